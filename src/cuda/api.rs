@@ -1,0 +1,89 @@
+//! The one list of driver functions: what is hooked, and what is only called.
+
+/// Hands the list to the macro `$with`. A line is `name(argument: type, ...);`, as `cuda.h` declares it, with handles as
+/// integers. Under `lookups` and `hooked` stand the functions that the preload answers for, each under its exact name; the
+/// lookups are answered before anything else of cenote is awake. Under `called` stand those that cenote itself uses.
+///
+/// The names without `_v2` of functions that have one are the 32-bit ABI or older semantics; where the signature is the same
+/// (`cuIpcOpenMemHandle`, the primary context), both are hooked.
+macro_rules! driver_api {
+    ($with:ident) => {
+        $with! {
+            lookups {
+                cuGetProcAddress(symbol: *const c_char, pfn: *mut usize, version: c_int, flags: u64);
+                cuGetProcAddress_v2(symbol: *const c_char, pfn: *mut usize, version: c_int, flags: u64, status: *mut c_int);
+            }
+            hooked {
+                cuMemAlloc_v2(pointer: *mut DevicePtr, bytes: usize);
+                cuMemAllocPitch_v2(pointer: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: c_uint);
+                cuMemAllocManaged(pointer: *mut DevicePtr, bytes: usize, flags: c_uint);
+                cuMemFree_v2(pointer: DevicePtr);
+                cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+
+                cuMemAllocAsync(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
+                cuMemAllocAsync_ptsz(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
+                cuMemAllocFromPoolAsync(pointer: *mut DevicePtr, bytes: usize, pool: usize, stream: StreamHandle);
+                cuMemAllocFromPoolAsync_ptsz(pointer: *mut DevicePtr, bytes: usize, pool: usize, stream: StreamHandle);
+                cuMemFreeAsync(pointer: DevicePtr, stream: StreamHandle);
+                cuMemFreeAsync_ptsz(pointer: DevicePtr, stream: StreamHandle);
+
+                cuMemCreate(handle: *mut u64, bytes: usize, properties: *const AllocationProp, flags: u64);
+                cuMemRelease(handle: u64);
+                cuMemMap(pointer: DevicePtr, bytes: usize, offset: usize, handle: u64, flags: u64);
+                cuMemUnmap(pointer: DevicePtr, bytes: usize);
+
+                cuMemHostAlloc(pointer: *mut usize, bytes: usize, flags: c_uint);
+                cuMemAllocHost_v2(pointer: *mut usize, bytes: usize);
+                cuMemFreeHost(pointer: usize);
+
+                cuIpcGetMemHandle(handle: *mut IpcHandle, pointer: DevicePtr);
+                cuIpcOpenMemHandle(pointer: *mut DevicePtr, handle: IpcHandle, flags: c_uint);
+                cuIpcOpenMemHandle_v2(pointer: *mut DevicePtr, handle: IpcHandle, flags: c_uint);
+                cuIpcCloseMemHandle(pointer: DevicePtr);
+
+                cuCtxDestroy_v2(context: ContextHandle);
+                cuDevicePrimaryCtxRelease(device: c_int);
+                cuDevicePrimaryCtxRelease_v2(device: c_int);
+                cuDevicePrimaryCtxReset(device: c_int);
+                cuDevicePrimaryCtxReset_v2(device: c_int);
+
+                cuStreamBeginCapture(stream: StreamHandle);
+                cuStreamBeginCapture_ptsz(stream: StreamHandle);
+                cuStreamBeginCapture_v2(stream: StreamHandle, mode: c_uint);
+                cuStreamBeginCapture_v2_ptsz(stream: StreamHandle, mode: c_uint);
+                cuStreamBeginCaptureToGraph(stream: StreamHandle, graph: usize, dependencies: *const usize, data: *const c_void, count: usize, mode: c_uint);
+                cuStreamBeginCaptureToGraph_ptsz(stream: StreamHandle, graph: usize, dependencies: *const usize, data: *const c_void, count: usize, mode: c_uint);
+                cuStreamEndCapture(stream: StreamHandle, graph: *mut usize);
+                cuStreamEndCapture_ptsz(stream: StreamHandle, graph: *mut usize);
+
+                cuStreamCreate(stream: *mut StreamHandle, flags: c_uint);
+                cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
+                cuStreamDestroy_v2(stream: StreamHandle);
+                cuEventCreate(event: *mut usize, flags: c_uint);
+                cuEventDestroy_v2(event: usize);
+
+                cuCtxSynchronize();
+                cuStreamSynchronize(stream: StreamHandle);
+                cuStreamSynchronize_ptsz(stream: StreamHandle);
+                cuEventSynchronize(event: usize);
+            }
+            called {
+                cuDriverGetVersion(version: *mut c_int);
+                cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
+                cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int);
+                cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
+                cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
+                cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int);
+                cuCtxGetCurrent(context: *mut ContextHandle);
+                cuCtxPushCurrent_v2(context: ContextHandle);
+                cuCtxPopCurrent_v2(context: *mut ContextHandle);
+                cuCtxGetDevice(device: *mut c_int);
+                cuCtxGetId(context: ContextHandle, id: *mut u64);
+                cuCtxRecordEvent(context: ContextHandle, event: usize);
+                cuEventQuery(event: usize);
+                cuStreamIsCapturing(stream: StreamHandle, status: *mut c_uint);
+                cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
+            }
+        }
+    };
+}

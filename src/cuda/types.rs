@@ -1,0 +1,41 @@
+//! Handles and result codes.
+
+/// A device address. Never dereferenced here.
+pub type DevicePtr = u64;
+/// A `CUcontext`.
+pub type ContextHandle = usize;
+/// A `CUstream`.
+pub type StreamHandle = usize;
+
+/// A `CUresult`: any value that any driver returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct CuResult(pub u32);
+
+impl CuResult {
+    /// `CUDA_SUCCESS`
+    pub const SUCCESS: Self = Self(0);
+    /// `CUDA_ERROR_INVALID_VALUE`
+    pub const INVALID_VALUE: Self = Self(1);
+    /// `CUDA_ERROR_OUT_OF_MEMORY`
+    pub const OUT_OF_MEMORY: Self = Self(2);
+    /// `CUDA_ERROR_NOT_INITIALIZED`
+    pub const NOT_INITIALIZED: Self = Self(3);
+    /// `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`: the capture goes on.
+    pub const CAPTURE_WRONG_THREAD: Self = Self(908);
+    /// `CUDA_ERROR_NOT_READY`
+    pub const NOT_READY: Self = Self(600);
+
+    /// Whether the call did what it was asked for.
+    pub const fn is_ok(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The error, if it is one.
+    ///
+    /// # Errors
+    /// Anything but success.
+    pub fn ok(self) -> Result<(), Self> {
+        if self.is_ok() { Ok(()) } else { Err(self) }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the pool does when no block fits: take more memory, and before it refuses, give back everything that it can.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::pool::Pool;
+use super::segment::SlotState;
+use super::sizes::Fit;
+use super::state::State;
+use super::waiting::Ticket;
+use crate::cuda::{DevicePtr, Driver, Failure};
+
+impl<D: Driver> Pool<D> {
+    /// Takes a segment from the driver. When the driver has none, each rung gives something back and searches again:
+    /// cached segments, then what waits for work in flight, then any slot that is large enough, then a small block of its
+    /// own instead of a slab.
+    pub(super) fn grow(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
+        type Rung<D> = fn(&Pool<D>);
+        let rungs: [Rung<D>; 3] = [|_| (), Pool::flush, Pool::flush_after_waiting];
+        for rung in rungs {
+            rung(self);
+            match self.take_segment(fit, tag) {
+                Err(Failure::OutOfMemory) => {}
+                answer => return answer,
+            }
+            let found = self.search(&mut self.lock(), fit, tag);
+            if let Some(address) = found {
+                return Ok(address);
+            }
+        }
+        if let Some(address) = self.lock().take_any(fit, tag) {
+            return Ok(address);
+        }
+        if fit.slots > 1 {
+            return self.take_segment(fit.alone(), tag);
+        }
+        Err(Failure::OutOfMemory)
+    }
+
+    fn take_segment(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
+        let address = self.driver.allocate(fit.segment_bytes())?;
+        self.book.driver_allocations.fetch_add(1, Relaxed);
+        let mut state = self.lock();
+        state.insert(address, fit, self.driver.now_ms());
+        state.move_slot((address, 0), SlotState::Live, Some((fit.requested, tag)));
+        Ok(address)
+    }
+
+    /// Waits for a batch, and makes its slots and all earlier ones ready. False if the wait failed.
+    pub(super) fn wait(&self, ticket: Ticket) -> bool {
+        let done = self.driver.wait(*ticket.event).is_ok();
+        let mut state = self.lock();
+        if done && !state.dead {
+            let settled = state.waiting.done_up_to(ticket.number);
+            self.recycle(state.settle(settled, self.driver.now_ms()));
+        }
+        if !state.dead {
+            self.recycle(std::sync::Arc::into_inner(ticket.event).into_iter().collect());
+        }
+        done
+    }
+
+    /// Gives every idle segment back.
+    fn flush(&self) {
+        if self.release_idle(0, 0) > 0 {
+            self.book.flushes.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Waits for everything in flight, then gives every idle segment back.
+    fn flush_after_waiting(&self) {
+        let ticket = {
+            let mut state = self.lock();
+            if state.captures > 0 {
+                return;
+            }
+            self.record(&mut state, false);
+            state.waiting.newest()
+        };
+        if let Some(ticket) = ticket {
+            self.book.waits.fetch_add(1, Relaxed);
+            self.wait(ticket);
+        }
+        let without_event = self.lock().waiting.open_len() > 0;
+        if without_event && self.driver.synchronise().is_ok() {
+            let mut state = self.lock();
+            let settled = state.waiting.all_done();
+            self.recycle(state.settle(settled, self.driver.now_ms()));
+        }
+        self.flush();
+    }
+
+    /// Everything that is cached, or waits, goes back to the driver; waits for the work in flight.
+    pub fn release_all(&self) {
+        self.flush_after_waiting();
+    }
+
+    /// Gives segments back that nobody used for `idle_ms`, the longest idle first, down to `retain` cached bytes. Returns the
+    /// number of segments. Does nothing while a stream captures.
+    pub fn release_idle(&self, idle_ms: u64, retain: u64) -> usize {
+        let mut state = self.lock();
+        if state.captures > 0 || state.dead {
+            return 0;
+        }
+        let now = self.driver.now_ms();
+        let idle = state.idle();
+        let mut cached: u64 = idle.iter().map(|&(_, _, bytes)| bytes).sum();
+        let mut taken = Vec::new();
+        for (since, address, bytes) in idle {
+            if now.saturating_sub(since) < idle_ms || cached <= retain {
+                break;
+            }
+            cached -= bytes;
+            taken.extend(state.remove(address));
+        }
+        let count = taken.len();
+        self.give_back(state, taken);
+        count
+    }
+
+    /// Whether some segment has been idle for `idle_ms` beyond `retain`.
+    pub fn has_idle(&self, idle_ms: u64, retain: u64) -> bool {
+        let state = self.lock();
+        let idle = state.idle();
+        let cached: u64 = idle.iter().map(|&(_, _, bytes)| bytes).sum();
+        let oldest = idle.first().map_or(u64::MAX, |&(since, _, _)| since);
+        cached > retain && self.driver.now_ms().saturating_sub(oldest) >= idle_ms
+    }
+
+    /// Whether the context has no work in flight at this moment. False while a stream captures.
+    pub fn is_device_idle(&self) -> bool {
+        let mut state = self.lock();
+        if state.captures > 0 || state.dead {
+            return false;
+        }
+        self.record(&mut state, false);
+        let settled = state.waiting.poll(|event| self.driver.is_done(event));
+        self.recycle(state.settle(settled, self.driver.now_ms()));
+        let Ok(event) = self.driver.record() else { return false };
+        let done = self.driver.is_done(event);
+        self.driver.recycle(event);
+        done
+    }
+
+    /// Above the threshold, the longest idle segments make room for one that is about to be taken.
+    pub(super) fn collect_garbage(&self, bytes: u64) {
+        let Some(threshold) = self.config.collect_above else { return };
+        let mut over = (self.book.reserved.get() + bytes).saturating_sub(threshold);
+        if over == 0 {
+            return;
+        }
+        let mut state = self.lock();
+        if state.captures > 0 {
+            return;
+        }
+        let mut taken = Vec::new();
+        for (_, address, bytes) in state.idle() {
+            if over == 0 {
+                break;
+            }
+            over = over.saturating_sub(bytes);
+            taken.extend(state.remove(address));
+        }
+        if !taken.is_empty() {
+            self.book.garbage_collections.fetch_add(1, Relaxed);
+        }
+        self.give_back(state, taken);
+    }
+
+    /// Gives segments to the driver that are out of the books already; after the capture if there is one.
+    pub(super) fn give_back(&self, mut state: MutexGuard<'_, State>, segments: Vec<(u64, u64)>) {
+        if state.captures > 0 {
+            state.doomed.extend(segments);
+            return;
+        }
+        drop(state);
+        for (address, bytes) in segments {
+            self.book.driver_frees.fetch_add(1, Relaxed);
+            // An error here belongs to earlier work, and the driver reports it to the program at its next call.
+            let _ = self.driver.free(address, bytes);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Which block goes to whom, and when: the pool of one context.
+//!
+//! The pool keeps whole allocations of the driver (*segments*) after their free and hands them out again; blocks under 1 MiB
+//! are cut from 2 MiB segments with slots of one size (*slabs*). It knows no stream: at the level of `cuMemFree` nobody says
+//! which streams used a block. So a freed slot is *waiting* until an event behind all work of the context is done, and only
+//! then *ready*.
+//!
+//! Everything here is policy, generic over [`Driver`](crate::cuda::Driver) and deterministic: the same calls with the same
+//! answers give the same addresses.
+//!
+//! # Invariants
+//! 1. A slot is in one state at a time; only a ready one is handed out, only a live one is freed.
+//! 2. A slot becomes ready only when an event recorded after its free is done, or the context was synchronised after it.
+//! 3. A slot that a peer process was given becomes ready never again.
+//! 4. `reserved = live + cached + waiting + internal`, after every call.
+//! 5. No out-of-memory while memory that could be given back would cover the request.
+//!
+//! # Locks
+//! One mutex a pool. It is not held while the driver allocates, frees or waits.
+#![forbid(unsafe_code)]
+
+mod gauges;
+mod ladder;
+mod pool;
+mod segment;
+mod sizes;
+mod state;
+mod waiting;
+
+pub use gauges::{PoolBook, Ratchet};
+pub use pool::{Config, Located, Pool, SegmentView, WrongFree};
+pub use segment::SlotState;
+pub use sizes::{SLAB_BYTES, SMALL_BYTES};

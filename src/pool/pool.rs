@@ -1,0 +1,369 @@
+//! The pool of one context: allocate, free, give back.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::gauges::PoolBook;
+use super::segment::{Segment, SlotState};
+use super::sizes::Fit;
+use super::state::{Slack, State};
+use crate::cuda::{CuResult, DevicePtr, Driver, Event, Failure};
+
+/// What a pool is told at its birth.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// `max_split_size_mb`, in bytes.
+    pub max_split_size: Option<u64>,
+    /// `max_non_split_rounding_mb`, in bytes.
+    pub max_non_split_rounding: u64,
+    /// `garbage_collection_threshold` of the limit or the device, in bytes.
+    pub collect_above: Option<u64>,
+    /// Bytes that may wait for work in flight even while the program never held as much at once.
+    pub waiting_floor: u64,
+    /// `slabs`
+    pub slabs: bool,
+    /// `free_barrier`
+    pub free_barrier: bool,
+}
+
+/// Why a free was refused. Tags are what the caller gave with the last allocation and the last free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrongFree {
+    /// No memory of this pool.
+    Unknown,
+    /// The block is free already.
+    Twice {
+        /// Tag of its allocation.
+        allocated_by: u64,
+        /// Tag of its free.
+        freed_by: u64,
+    },
+    /// The address is not the start of a block.
+    Interior {
+        /// Start of the block, or of the segment.
+        block: DevicePtr,
+        /// Tag of its allocation.
+        allocated_by: u64,
+    },
+}
+
+/// Where an address lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// Start of the slot.
+    pub block: DevicePtr,
+    /// Start of the segment: what the driver knows.
+    pub segment: DevicePtr,
+    /// Size of the segment.
+    pub segment_bytes: u64,
+    /// Size of the slot.
+    pub block_bytes: u64,
+    /// State of the slot.
+    pub state: SlotState,
+}
+
+/// A segment, for reports.
+#[derive(Debug, Clone)]
+pub struct SegmentView {
+    /// Address.
+    pub address: DevicePtr,
+    /// Size.
+    pub bytes: u64,
+    /// Size of the slots; none for a whole block.
+    pub slot_bytes: Option<u64>,
+    /// Live bytes as requested.
+    pub live_bytes: u64,
+    /// Bytes of waiting slots.
+    pub waiting_bytes: u64,
+    /// A peer process may have a slot open.
+    pub exported: bool,
+    /// Runs of slots in one state, in address order.
+    pub runs: Vec<(SlotState, u32)>,
+}
+
+/// The pool of one context.
+#[derive(Debug)]
+pub struct Pool<D> {
+    pub(super) driver: D,
+    pub(super) config: Config,
+    pub(super) book: &'static PoolBook,
+    slabs: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl<D: Driver> Pool<D> {
+    /// An empty pool. Pools of one device may share a book.
+    pub fn new(driver: D, config: Config, book: &'static PoolBook) -> Self {
+        let slack = Slack {
+            max_split_size: config.max_split_size,
+            max_non_split_rounding: config.max_non_split_rounding,
+        };
+        let state = Mutex::new(State::new(slack, book));
+        Pool { driver, config, book, slabs: AtomicBool::new(config.slabs), state }
+    }
+
+    /// The driver that the pool was made with.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block of at least `bytes`, which is not 0. `tag` is kept with it.
+    ///
+    /// # Errors
+    /// What the driver says, after everything that could be given back was.
+    pub fn allocate(&self, bytes: u64, tag: u64) -> Result<DevicePtr, Failure> {
+        let fit = Fit::of(bytes, self.slabs.load(Relaxed));
+        self.book.allocations.fetch_add(1, Relaxed);
+        for may_wait in [true, false] {
+            let ticket = {
+                let mut state = self.lock();
+                if let Some(address) = self.search(&mut state, fit, tag) {
+                    self.book.hits.fetch_add(1, Relaxed);
+                    return Ok(address);
+                }
+                let number = state.awaited(fit).filter(|_| may_wait && state.captures == 0);
+                let full = self.book.waiting.get() >= self.waiting_bound();
+                number.filter(|_| full).and_then(|number| state.waiting.ticket(number))
+            };
+            let Some(ticket) = ticket else { break };
+            self.book.waits.fetch_add(1, Relaxed);
+            if !self.wait(ticket) {
+                break;
+            }
+        }
+        self.collect_garbage(fit.segment_bytes());
+        self.grow(fit, tag)
+    }
+
+    /// A ready slot; if there is none, after asking which events are done.
+    pub(super) fn search(&self, state: &mut State, fit: Fit, tag: u64) -> Option<DevicePtr> {
+        let found = state.take(fit, tag);
+        if found.is_some() || state.captures > 0 || state.waiting.is_empty() {
+            return found;
+        }
+        if fit.slots > 1 {
+            self.record(state, false);
+        }
+        let settled = state.waiting.poll(|event| self.driver.is_done(event));
+        self.recycle(state.settle(settled, self.driver.now_ms()));
+        state.take(fit, tag)
+    }
+
+    /// Bytes that may wait: about the most that the program ever held.
+    fn waiting_bound(&self) -> u64 {
+        self.book.live.peak().max(self.config.waiting_floor)
+    }
+
+    /// Takes a block back. It is handed out again once the work in flight is done. `tag` is kept for [`WrongFree`].
+    ///
+    /// # Errors
+    /// See [`WrongFree`]; nothing has changed then.
+    pub fn free(&self, address: DevicePtr, tag: u64) -> Result<(), WrongFree> {
+        // Without context events the driver's own way is the only one: wait for the work at the free.
+        let barrier = self.config.free_barrier || !self.driver.has_context_events();
+        let synchronised = barrier && self.lock().captures == 0 && self.driver.synchronise().is_ok();
+        let mut state = self.lock();
+        let member = find_live(&state, address)?;
+        self.book.frees.fetch_add(1, Relaxed);
+        let Some(segment) = state.segments.get_mut(&member.0) else { return Err(WrongFree::Unknown) };
+        segment.slots[member.1 as usize].freed_by = tag;
+        if segment.is_whole() && segment.is_exported() {
+            // The driver knows what a peer has open; a new owner must not be given it.
+            let doomed = state.remove(member.0);
+            return Ok(self.give_back(state, doomed.into_iter().collect()));
+        }
+        let whole = segment.is_whole();
+        state.start_waiting(member);
+        if synchronised {
+            let settled = state.waiting.all_done();
+            self.recycle(state.settle(settled, self.driver.now_ms()));
+        } else if whole || state.waiting.open_len() >= 64 {
+            self.record(&mut state, whole);
+        }
+        Ok(())
+    }
+
+    /// Records an event behind the freed slots that have none.
+    pub(super) fn record(&self, state: &mut State, at_free: bool) {
+        if state.captures > 0 || state.waiting.open_len() == 0 {
+            return;
+        }
+        if !state.waiting.has_room() {
+            let settled = state.waiting.poll(|event| self.driver.is_done(event));
+            self.recycle(state.settle(settled, self.driver.now_ms()));
+        }
+        if state.waiting.has_room()
+            && let Ok(event) = self.driver.record()
+        {
+            state.waiting.close(event, at_free);
+            self.book.events_recorded.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn recycle(&self, events: Vec<Event>) {
+        events.into_iter().for_each(|event| self.driver.recycle(event));
+    }
+
+    /// Moves what is done from waiting to ready; for moments when the program has synchronised. Does nothing if another
+    /// thread is in the pool.
+    pub fn settle(&self) {
+        let Ok(mut state) = self.state.try_lock() else { return };
+        if state.captures == 0 && !state.waiting.is_empty() {
+            let settled = state.waiting.poll(|event| self.driver.is_done(event));
+            self.recycle(state.settle(settled, self.driver.now_ms()));
+        }
+    }
+
+    /// A stream of the process begins or ended to capture. While one does, the pool records and asks nothing.
+    pub fn capture(&self, begins: bool) {
+        let mut state = self.lock();
+        if begins {
+            state.captures += 1;
+            return;
+        }
+        state.captures = state.captures.saturating_sub(1);
+        if state.captures == 0 {
+            self.record(&mut state, false);
+            let doomed = std::mem::take(&mut state.doomed);
+            self.give_back(state, doomed);
+        }
+    }
+
+    /// Whether a stream captures.
+    pub fn is_capturing(&self) -> bool {
+        self.lock().captures > 0
+    }
+
+    /// Gives the peer processes a block: it is never recycled afterwards.
+    pub fn export(&self, address: DevicePtr) -> Option<Located> {
+        let mut state = self.lock();
+        let located = locate(&state, address).filter(|l| l.state == SlotState::Live)?;
+        let segment = state.segments.get_mut(&located.segment)?;
+        let (slot, _) = segment.slot_at(address)?;
+        let slot = &mut segment.slots[slot as usize];
+        if !std::mem::replace(&mut slot.exported, true) {
+            self.book.exported_blocks.fetch_add(1, Relaxed);
+        }
+        Some(located)
+    }
+
+    /// From now on small requests get segments of their own.
+    pub fn stop_slabs(&self) {
+        self.slabs.store(false, Relaxed);
+    }
+
+    /// Where an address lies, if it is in memory of this pool.
+    pub fn locate(&self, address: DevicePtr) -> Option<Located> {
+        locate(&self.lock(), address)
+    }
+
+    /// Why a free of this address would be refused, if it would.
+    pub fn check_free(&self, address: DevicePtr) -> Option<WrongFree> {
+        find_live(&self.lock(), address).err()
+    }
+
+    /// Bytes of segments in which nothing is live: the driver would get them back before any request is refused.
+    pub fn reclaimable_bytes(&self) -> u64 {
+        let state = self.lock();
+        let unused = state.segments.values().filter(|s| s.count(SlotState::Live) == 0);
+        unused.map(|segment| segment.bytes).sum()
+    }
+
+    /// The largest ready slot.
+    pub fn largest_ready_bytes(&self) -> u64 {
+        let state = self.lock();
+        let with_room = state.segments.values().filter(|s| s.count(SlotState::Ready) > 0);
+        with_room.map(|segment| segment.slot_bytes).max().unwrap_or(0)
+    }
+
+    /// The context is gone and its memory with it: forgets everything. Returns addresses and sizes of what was live, and how
+    /// much the pool had from the driver.
+    pub fn bury(&self) -> (Vec<(DevicePtr, u64)>, u64) {
+        let mut state = self.lock();
+        let reserved = state.segments.values().map(|segment| segment.bytes).sum();
+        state.dead = true;
+        // The events died with the context: they are not recycled.
+        let _ = state.waiting.all_done();
+        let addresses: Vec<u64> = state.segments.keys().copied().collect();
+        let mut lost = Vec::new();
+        for address in addresses {
+            if let Some(segment) = state.segments.get(&address) {
+                lost.extend(live_slots(segment));
+            }
+            state.remove(address);
+        }
+        (lost, reserved)
+    }
+
+    /// Every segment, in address order.
+    pub fn segments(&self) -> Vec<SegmentView> {
+        self.lock().segments.values().map(view).collect()
+    }
+}
+
+fn live_slots(segment: &Segment) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
+    let slots = segment.slots.iter().enumerate();
+    let live = slots.filter(|(_, slot)| slot.state == SlotState::Live);
+    live.map(|(index, slot)| (segment.slot_address(index as u32), slot.requested))
+}
+
+fn find_live(state: &State, address: DevicePtr) -> Result<(u64, u32), WrongFree> {
+    let segment = state.segment_of(address).ok_or(WrongFree::Unknown)?;
+    let Some((index, is_start)) = segment.slot_at(address) else {
+        return Err(WrongFree::Interior { block: segment.address, allocated_by: 0 });
+    };
+    let slot = &segment.slots[index as usize];
+    let (allocated_by, freed_by) = (slot.allocated_by, slot.freed_by);
+    match slot.state {
+        SlotState::Live if is_start => Ok((segment.address, index)),
+        SlotState::Live => {
+            Err(WrongFree::Interior { block: segment.slot_address(index), allocated_by })
+        }
+        _ => Err(WrongFree::Twice { allocated_by, freed_by }),
+    }
+}
+
+fn locate(state: &State, address: DevicePtr) -> Option<Located> {
+    let segment = state.segment_of(address)?;
+    let (slot, _) = segment.slot_at(address)?;
+    Some(Located {
+        block: segment.slot_address(slot),
+        segment: segment.address,
+        segment_bytes: segment.bytes,
+        block_bytes: segment.slot_bytes,
+        state: segment.slots[slot as usize].state,
+    })
+}
+
+fn view(segment: &Segment) -> SegmentView {
+    let mut runs: Vec<(SlotState, u32)> = Vec::new();
+    for slot in &segment.slots {
+        match runs.last_mut() {
+            Some((state, length)) if *state == slot.state => *length += 1,
+            _ => runs.push((slot.state, 1)),
+        }
+    }
+    SegmentView {
+        address: segment.address,
+        bytes: segment.bytes,
+        slot_bytes: (!segment.is_whole()).then_some(segment.slot_bytes),
+        live_bytes: live_slots(segment).map(|(_, bytes)| bytes).sum(),
+        waiting_bytes: u64::from(segment.count(SlotState::Waiting)) * segment.slot_bytes,
+        exported: segment.is_exported(),
+        runs,
+    }
+}
+
+/// What a driver's refusal means for the program.
+impl From<CuResult> for Failure {
+    fn from(code: CuResult) -> Self {
+        match code {
+            CuResult::OUT_OF_MEMORY => Failure::OutOfMemory,
+            other => Failure::Other(other),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Freed slots that wait for the work in flight, in batches behind one event each.
+//!
+//! Context events are totally ordered: each covers all work submitted before it, so when one is done all earlier ones are.
+//! The queue is asked from the front and stops at the first event that is not done.
+//!
+//! # Invariants
+//! 1. A slot's event was recorded after its free.
+//! 2. Batches are in the order of their events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::cuda::Event;
+
+/// Address of the segment, and slot in it.
+pub(super) type Member = (u64, u32);
+
+#[derive(Debug)]
+struct Batch {
+    number: u64,
+    event: Arc<Event>,
+    /// Recorded at a free, where the driver would have waited for the same work: an allocation may wait for it. An event
+    /// recorded later may cover work that waits for the very thread that would wait.
+    at_free: bool,
+    members: Vec<Member>,
+}
+
+/// A batch that somebody waits for.
+#[derive(Debug, Clone)]
+pub(super) struct Ticket {
+    pub(super) number: u64,
+    pub(super) event: Arc<Event>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Freed, without an event yet.
+    open: Vec<Member>,
+    batches: VecDeque<Batch>,
+    next: u64,
+}
+
+/// Slots whose work is done, and events that nobody needs any more.
+#[derive(Debug, Default)]
+pub(super) struct Settled {
+    pub(super) members: Vec<Member>,
+    pub(super) events: Vec<Event>,
+}
+
+impl Waiting {
+    /// Most batches in flight: beyond it, freed slots share the next event.
+    pub(super) const BATCHES: usize = 256;
+
+    /// A slot was freed. Its batch has the number that is returned.
+    pub(super) fn push(&mut self, member: Member) -> u64 {
+        self.open.push(member);
+        self.next
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.batches.is_empty()
+    }
+
+    /// Slots without an event.
+    pub(super) fn open_len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.batches.len() < Self::BATCHES
+    }
+
+    /// Puts the open slots behind an event that was just recorded.
+    pub(super) fn close(&mut self, event: Event, at_free: bool) {
+        let members = std::mem::take(&mut self.open);
+        let event = Arc::new(event);
+        self.batches.push_back(Batch { number: self.next, event, at_free, members });
+        self.next += 1;
+    }
+
+    /// Everything whose event is done.
+    pub(super) fn poll(&mut self, is_done: impl Fn(Event) -> bool) -> Settled {
+        let mut settled = Settled::default();
+        while self.batches.front().is_some_and(|batch| is_done(*batch.event)) {
+            self.pop(&mut settled);
+        }
+        settled
+    }
+
+    /// Everything up to a batch that is known to be done.
+    pub(super) fn done_up_to(&mut self, number: u64) -> Settled {
+        let mut settled = Settled::default();
+        while self.batches.front().is_some_and(|batch| batch.number <= number) {
+            self.pop(&mut settled);
+        }
+        settled
+    }
+
+    /// Everything: the context was synchronised, or is gone.
+    pub(super) fn all_done(&mut self) -> Settled {
+        let mut settled = self.done_up_to(u64::MAX);
+        settled.members.append(&mut self.open);
+        settled
+    }
+
+    fn pop(&mut self, settled: &mut Settled) {
+        let Some(batch) = self.batches.pop_front() else { return };
+        settled.members.extend(batch.members);
+        // Whoever waits for the event drops the last reference, and recycles it.
+        settled.events.extend(Arc::into_inner(batch.event));
+    }
+
+    /// A ticket for a batch that an allocation may wait for.
+    pub(super) fn ticket(&self, number: u64) -> Option<Ticket> {
+        let batch = self.batches.iter().find(|batch| batch.number == number && batch.at_free)?;
+        Some(Ticket { number, event: Arc::clone(&batch.event) })
+    }
+
+    /// A ticket for the newest batch.
+    pub(super) fn newest(&self) -> Option<Ticket> {
+        let batch = self.batches.back()?;
+        Some(Ticket { number: batch.number, event: Arc::clone(&batch.event) })
+    }
+}

@@ -1,0 +1,101 @@
+//! The last steps before an allocation is refused, and the account that is written when it is.
+
+use super::super::contexts::Context;
+use super::super::process::{Phase, Process, phase};
+use super::super::{dump, stack};
+use crate::cuda::{CuResult, real};
+use crate::ledger::{EventKind, EventState, Happening};
+use crate::report::Reason;
+
+/// Sites that are named as holders.
+const HOLDERS: usize = 8;
+
+impl Process {
+    /// Takes `bytes` from the budget of the device; if they are not there, after every pool of the device gave back what it
+    /// could.
+    pub(in super::super) fn take_budget(&self, device: u32, bytes: u64) -> bool {
+        let budget = self.budget(device);
+        budget.take(bytes) || {
+            self.release_device(device);
+            budget.take(bytes)
+        }
+    }
+
+    /// Every pool of a device gives back what is cached.
+    pub(in super::super) fn release_device(&self, device: u32) {
+        if phase() != Phase::Awake {
+            return;
+        }
+        for context in self.contexts.living() {
+            if context.device == device {
+                context.pool.release_all();
+            }
+        }
+    }
+
+    /// Calls the driver for memory that the pool does not serve. If it has none, the pools give back what they can and it is
+    /// asked again.
+    pub(in super::super) fn with_retry(
+        &self,
+        context: Option<&Context>,
+        mut call: impl FnMut() -> CuResult,
+    ) -> CuResult {
+        let code = call();
+        let Some(context) = context.filter(|_| code == CuResult::OUT_OF_MEMORY) else { return code };
+        if context.pool.is_capturing() {
+            return code;
+        }
+        self.release_device(context.device);
+        call()
+    }
+
+    /// An allocation is refused: writes the account, and the report.
+    pub(in super::super) fn refuse(&self, context: Option<&Context>, bytes: u64) {
+        let device = context.map_or(0, |context| context.device);
+        let book = self.books.device(device);
+        book.pool.out_of_memory.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (mut free, mut total) = (0, 0);
+        if phase() == Phase::Awake {
+            // SAFETY: both are valid for the write.
+            unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
+        }
+        let state = EventState {
+            live_bytes: book.live.get(),
+            reserved_bytes: book.pool.reserved.get(),
+            free_bytes: book.pool.cached.get() + book.pool.waiting.get(),
+            largest_free_bytes: context.map_or(0, |context| context.pool.largest_ready_bytes()),
+            driver_free_bytes: free as u64,
+            limit_bytes: self.budget(device).limit(),
+        };
+        let text = format!(
+            "{bytes} bytes asked on device {device}: {} live, {} free in the pool, {} free on the device",
+            state.live_bytes, state.free_bytes, state.driver_free_bytes
+        );
+        let mut event = Happening::new(EventKind::OutOfMemory, self.age_ns(), text);
+        event.device = Some(device);
+        event.requested_bytes = Some(bytes);
+        event.state = Some(state);
+        event.holders = self.holders(device);
+        event.stack = stack::walk(self);
+        self.events.happened(event);
+        tracing::warn!(bytes, device, "out of memory");
+        if total > 0 {
+            self.take_sample(device, free as u64, total as u64);
+        }
+        dump::out_of_memory(self, Reason::OutOfMemory);
+    }
+
+    fn holders(&self, device: u32) -> Vec<(u32, u64, u64)> {
+        let live = |site: &crate::ledger::SiteSlot| {
+            (site.live.get(), site.live_blocks.load(std::sync::atomic::Ordering::Relaxed))
+        };
+        let here = self.sites().iter().filter(|(_, site)| {
+            site.device() == device && site.kind() != Some(crate::ledger::Kind::Host)
+        });
+        let mut holders: Vec<_> = here.map(|(id, site)| (id, live(site).0, live(site).1)).collect();
+        holders.retain(|&(_, bytes, _)| bytes > 0);
+        holders.sort_unstable_by_key(|&(id, bytes, _)| (std::cmp::Reverse(bytes), id));
+        holders.truncate(HOLDERS);
+        holders
+    }
+}

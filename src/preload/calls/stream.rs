@@ -1,0 +1,60 @@
+//! Streams and events: counted at the door, and the synchronising calls used to settle freed memory.
+#![allow(non_snake_case, reason = "the driver's own names")]
+
+use super::super::process::{Phase, Process, phase};
+use crate::cuda::{CuResult, StreamHandle, real};
+
+impl Process {
+    /// The program has just waited for work: what was freed before may be ready now, and memory that has been idle may go back
+    /// while the device is.
+    fn synchronised(&'static self, code: CuResult) -> CuResult {
+        if code.is_ok() && phase() == Phase::Awake && self.pools()
+            && let Some(context) = self.context()
+        {
+            context.pool.settle();
+            self.release_if_due(context);
+        }
+        code
+    }
+}
+
+macro_rules! pass {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {$(
+        pub(in super::super) unsafe fn $name(_: &'static Process, $($arg: $type),*) -> CuResult {
+            // SAFETY: the program's own arguments.
+            unsafe { real::$name($($arg),*) }
+        }
+    )*};
+}
+
+pass! {
+    cuStreamCreate(stream: *mut StreamHandle, flags: u32);
+    cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: u32, priority: i32);
+    cuEventCreate(event: *mut usize, flags: u32);
+    cuEventDestroy_v2(event: usize);
+}
+
+pub(in super::super) unsafe fn cuStreamDestroy_v2(
+    process: &'static Process,
+    stream: StreamHandle,
+) -> CuResult {
+    process.capture_is_over(stream);
+    // SAFETY: the program's own argument.
+    unsafe { real::cuStreamDestroy_v2(stream) }
+}
+
+macro_rules! synchronise {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {$(
+        pub(in super::super) unsafe fn $name(process: &'static Process, $($arg: $type),*) -> CuResult {
+            // SAFETY: the program's own arguments.
+            process.synchronised(unsafe { real::$name($($arg),*) })
+        }
+    )*};
+}
+
+synchronise! {
+    cuCtxSynchronize();
+    cuStreamSynchronize(stream: StreamHandle);
+    cuStreamSynchronize_ptsz(stream: StreamHandle);
+    cuEventSynchronize(event: usize);
+}

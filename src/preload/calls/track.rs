@@ -1,0 +1,130 @@
+//! The books of a block: its site, its counters, its place among the live ones.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::super::process::{Process, lock};
+use super::super::{clock, stack};
+use crate::conf::Stacks;
+use crate::cuda::{CuResult, real};
+use crate::ledger::{Block, Kind, SiteId};
+
+/// Allocations of this size and more are sampled always.
+const SAMPLE_ALWAYS: u64 = 1 << 20;
+/// Below it, one in so many.
+const SAMPLE_EVERY: u64 = 64;
+/// Stacks of frees that are kept.
+const FREE_STACKS: usize = 4096;
+/// Subject of a free's stack, apart from every (kind, device).
+const FREE: u64 = u64::MAX;
+
+impl Process {
+    /// Nanoseconds since the first hooked call.
+    pub(in super::super) fn age_ns(&self) -> u64 {
+        self.age_ms() * 1_000_000
+    }
+
+    /// The call site of the present call.
+    pub(in super::super) fn site(&self, kind: Kind, device: u32, bytes: u64) -> SiteId {
+        static SEEN: AtomicU64 = AtomicU64::new(0);
+        let sampled = || bytes >= SAMPLE_ALWAYS || SEEN.fetch_add(1, Relaxed) % SAMPLE_EVERY == 0;
+        let take = match self.settings.stacks {
+            Stacks::Full => true,
+            Stacks::Sampled => sampled(),
+            Stacks::Off => false,
+        };
+        if !take {
+            return self.sites().intern(&[], kind, device);
+        }
+        let subject = kind as u64 | u64::from(device) << 8;
+        let intern = |stack: &[u64]| u64::from(self.sites().intern(stack, kind, device));
+        stack::token(self, subject, intern) as SiteId
+    }
+
+    /// A tag under which the stack of the present free is kept; 0 without one.
+    pub(in super::super) fn free_tag(&self) -> u64 {
+        if self.settings.stacks != Stacks::Full {
+            return 0;
+        }
+        stack::token(self, FREE, |stack| {
+            let mut hasher = DefaultHasher::new();
+            stack.hash(&mut hasher);
+            let tag = hasher.finish().max(1);
+            let mut stacks = lock(&self.free_stacks);
+            if stacks.len() < FREE_STACKS {
+                stacks.entry(tag).or_insert_with(|| stack.to_vec());
+            }
+            tag
+        })
+    }
+
+    /// A block is in the program's hands.
+    pub(in super::super) fn learn(&self, address: u64, block: Block) {
+        self.count(&block);
+        self.live.insert(address, block);
+    }
+
+    /// The counters of [`learn`](Self::learn), for a block that is kept elsewhere.
+    pub(in super::super) fn count(&self, block: &Block) {
+        self.books.add(block.kind, block.device, block.bytes);
+        self.sites().add(block.site, block.bytes);
+    }
+
+    /// A block left them; it is out of the live ones already.
+    pub(in super::super) fn forget(&self, block: &Block) {
+        self.books.sub(block.kind, block.device, block.bytes);
+        self.sites().sub(block.site, block.bytes);
+        self.note_late_free(*block);
+        if matches!(block.kind, Kind::Direct | Kind::Async | Kind::Managed | Kind::Vmm) {
+            self.budget(block.device).put_back(block.bytes);
+        }
+    }
+
+    /// A block that the present call allocated.
+    pub(in super::super) fn block(&self, kind: Kind, device: u32, bytes: u64, home: u64) -> Block {
+        let site = self.site(kind, device, bytes);
+        Block { bytes, kind, device, home, site, at_ms: self.age_ms() as u32 }
+    }
+
+    /// Lets a free through to the driver: the block is forgotten first, and remembered again if the driver refuses.
+    pub(in super::super) fn forward_free(
+        &self,
+        address: u64,
+        block: Option<Block>,
+        free: impl FnOnce() -> CuResult,
+    ) -> CuResult {
+        if let Some(block) = &block {
+            self.forget(block);
+        }
+        let code = free();
+        if let (Some(block), false) = (block, code.is_ok()) {
+            self.budget_retake(&block);
+            self.learn(address, block);
+        }
+        code
+    }
+
+    fn budget_retake(&self, block: &Block) {
+        if matches!(block.kind, Kind::Direct | Kind::Async | Kind::Managed | Kind::Vmm) {
+            self.budget(block.device).take(block.bytes);
+        }
+    }
+
+    /// Asks the driver what is used on the current device, at most every 20 ms, for the report's equation.
+    pub(in super::super) fn sample(&self, device: u32) {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are valid for the write. Safe during captures (measured).
+        let mut ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
+        if self.sampled.passed(20) && ask().is_ok() {
+            self.take_sample(device, free as u64, total as u64);
+        }
+    }
+
+    /// Writes down what the driver said.
+    pub(in super::super) fn take_sample(&self, device: u32, free: u64, total: u64) {
+        let book = self.books.device(device);
+        book.driver_used.set(total.saturating_sub(free));
+        book.tracked_at_sample.store(book.tracked_bytes(), Relaxed);
+        book.sampled_unix_ns.store(clock::unix_ns(), Relaxed);
+    }
+}

@@ -1,0 +1,134 @@
+//! The real driver, as the pool of one context uses it.
+
+use std::sync::Mutex;
+
+use super::clock;
+use super::process::{self, Phase, lock};
+use crate::cuda::table::{self, Function};
+use crate::cuda::{ContextHandle, CuResult, DevicePtr, Driver, Event, Failure, real};
+
+/// `CU_EVENT_DISABLE_TIMING`
+const DISABLE_TIMING: u32 = 2;
+
+/// The driver in one context.
+#[derive(Debug)]
+pub(super) struct ContextDriver {
+    context: ContextHandle,
+    device: u32,
+    /// Events that nobody uses at the moment.
+    events: Mutex<Vec<usize>>,
+}
+
+impl ContextDriver {
+    pub(super) fn new(context: ContextHandle, device: u32) -> Self {
+        ContextDriver { context, device, events: Mutex::default() }
+    }
+
+    fn event(&self) -> Result<usize, CuResult> {
+        if let Some(event) = lock(&self.events).pop() {
+            return Ok(event);
+        }
+        let mut event = 0;
+        // SAFETY: the context is current, and `event` is valid for the write.
+        unsafe { real::cuEventCreate(&mut event, DISABLE_TIMING) }.ok()?;
+        Ok(event)
+    }
+}
+
+/// The context that is current in this thread; none without one.
+pub(super) fn current_context() -> Option<ContextHandle> {
+    let mut context = 0;
+    // SAFETY: `context` is valid for the write.
+    let code = unsafe { real::cuCtxGetCurrent(&mut context) };
+    (code.is_ok() && context != 0).then_some(context)
+}
+
+/// Runs `call` with the context current, and leaves the caller's stack of contexts as it was.
+pub(super) fn within<T>(context: ContextHandle, call: impl FnOnce() -> T) -> Result<T, CuResult> {
+    if current_context() == Some(context) {
+        return Ok(call());
+    }
+    // SAFETY: the context is alive: its death marks the pool dead first.
+    unsafe { real::cuCtxPushCurrent_v2(context) }.ok()?;
+    let result = call();
+    let mut popped = 0;
+    // SAFETY: pops what was pushed.
+    unsafe { real::cuCtxPopCurrent_v2(&mut popped) };
+    Ok(result)
+}
+
+/// After exit has begun the driver is left alone.
+fn may_call() -> Result<(), CuResult> {
+    if process::phase() == Phase::Awake { Ok(()) } else { Err(CuResult::NOT_INITIALIZED) }
+}
+
+impl Driver for ContextDriver {
+    fn allocate(&self, bytes: u64) -> Result<DevicePtr, Failure> {
+        let budget = process::current().map(|process| process.budget(self.device));
+        if budget.is_some_and(|budget| !budget.take(bytes)) {
+            return Err(Failure::OutOfMemory);
+        }
+        let mut pointer = 0;
+        // SAFETY: `pointer` is valid for the write; the program called with this context current.
+        let code = unsafe { real::cuMemAlloc_v2(&mut pointer, bytes as usize) };
+        tracing::info!(bytes, code = code.0, "cuMemAlloc");
+        code.ok().map(|()| pointer).map_err(|code| {
+            budget.inspect(|budget| budget.put_back(bytes));
+            Failure::from(code)
+        })
+    }
+
+    fn free(&self, address: DevicePtr, bytes: u64) -> Result<(), CuResult> {
+        may_call()?;
+        tracing::info!(address, bytes, "cuMemFree");
+        // SAFETY: the pool gives back whole allocations that it got from `allocate`, once.
+        let code = within(self.context, || unsafe { real::cuMemFree_v2(address) })?;
+        if let Some(process) = process::current() {
+            process.budget(self.device).put_back(bytes);
+        }
+        code.ok()
+    }
+
+    fn record(&self) -> Result<Event, CuResult> {
+        may_call()?;
+        within(self.context, || {
+            let event = self.event()?;
+            // SAFETY: the event belongs to this context.
+            let code = unsafe { real::cuCtxRecordEvent(self.context, event) };
+            if !code.is_ok() {
+                lock(&self.events).push(event);
+            }
+            code.ok().map(|()| event as Event)
+        })?
+    }
+
+    fn is_done(&self, event: Event) -> bool {
+        // SAFETY: the event came from `record` and was not destroyed.
+        let ask = || unsafe { real::cuEventQuery(event as usize) };
+        may_call().is_ok() && within(self.context, ask).is_ok_and(CuResult::is_ok)
+    }
+
+    fn wait(&self, event: Event) -> Result<(), CuResult> {
+        may_call()?;
+        // SAFETY: as in `is_done`; the pool does not recycle an event that somebody waits for.
+        within(self.context, || unsafe { real::cuEventSynchronize(event as usize) })?.ok()
+    }
+
+    fn recycle(&self, event: Event) {
+        lock(&self.events).push(event as usize);
+    }
+
+    fn synchronise(&self) -> Result<(), CuResult> {
+        may_call()?;
+        // SAFETY: acts on the current context, which is this one.
+        within(self.context, || unsafe { real::cuCtxSynchronize() })?.ok()
+    }
+
+    fn has_context_events(&self) -> bool {
+        table::has(Function::cuCtxRecordEvent)
+    }
+
+    fn now_ms(&self) -> u64 {
+        clock::now_ms()
+    }
+}

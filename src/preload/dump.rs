@@ -1,0 +1,234 @@
+//! From the living process to its report file.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::process::{Phase, Process, lock, phase};
+use super::{clock, contexts::Contexts, doors, environment};
+use crate::conf::KEYS;
+use crate::cuda::table::{self, Function};
+use crate::cuda::{loader, real};
+use crate::page::State;
+use crate::pool::{SegmentView, SlotState};
+use crate::report::{self, Coverage, Doors, Note, Reason, Segment, Snapshot, write as file};
+
+/// Reports that an out-of-memory may write; a job that lives on refusals must not write a file each time.
+const OUT_OF_MEMORY_REPORTS: u32 = 4;
+
+/// What was written so far.
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    /// Where; held while a report is made, so that there is one at a time.
+    path: Mutex<Option<PathBuf>>,
+    out_of_memory: AtomicU32,
+}
+
+/// Whether somebody asked for a report through the page.
+pub(super) fn requested(process: &Process) -> bool {
+    let page = process.page.page;
+    let request = page.requested.load(Relaxed);
+    page.served.swap(request, Relaxed) != request
+}
+
+/// Writes a report for a refused allocation: for the first few.
+pub(super) fn out_of_memory(process: &Process, reason: Reason) {
+    if process.reports.out_of_memory.fetch_add(1, Relaxed) < OUT_OF_MEMORY_REPORTS {
+        write(process, reason);
+    }
+}
+
+/// Writes the last report, and closes the page.
+pub(super) fn write_last(process: &Process, reason: Reason) {
+    write(process, reason);
+    let page = process.page.page;
+    if page.state.load(Relaxed) != State::Reported as u32 {
+        return;
+    }
+    // `cenote run` reads the page to learn where the report is; without it, nobody needs the page any more.
+    if environment::variable("CENOTE_RUN_DIR").is_none() {
+        process.page.remove();
+    }
+}
+
+/// Writes a report.
+pub(super) fn write(process: &Process, reason: Reason) {
+    // Somebody who makes one at this moment makes it in our stead.
+    let Ok(mut path) = process.reports.path.try_lock() else { return };
+    let report = report::build(&snapshot(process, reason));
+    let page = process.page.page;
+    let wanted = environment::output(page, &page.host.get());
+    match file::write(&report, &wanted, environment::run_started_unix_ns(), path.as_deref()) {
+        Ok(written) => {
+            use std::os::unix::ffi::OsStrExt;
+            page.report_path.set(written.as_os_str().as_bytes());
+            if matches!(reason, Reason::Exit | Reason::ImmediateExit) {
+                page.state.store(State::Reported as u32, Relaxed);
+            }
+            *path = Some(written);
+        }
+        Err(error) => {
+            tracing::error!(%error, "no report");
+            process.events.note("report_not_written", || error.to_string());
+        }
+    }
+}
+
+fn snapshot(process: &Process, reason: Reason) -> Snapshot<'_> {
+    let mut live = process.live.all();
+    live.extend(process.handles.all());
+    Snapshot {
+        books: process.books,
+        reason,
+        complete: true,
+        process: describe(process),
+        configuration: configuration(process),
+        coverage: coverage(process),
+        events: process.events.events(),
+        notes: notes(process),
+        live: Some(live),
+        freed_during_exit: lock(&process.freed_during_exit).clone(),
+        segments: segments(&process.contexts),
+        devices: devices(process),
+    }
+}
+
+fn describe(process: &Process) -> report::Process {
+    let page = process.page.page;
+    let command = page.command.get();
+    let arguments = command.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
+    report::Process {
+        pid: process.pid,
+        parent_pid: page.parent_pid.load(Relaxed),
+        executable: page.executable.get_string(),
+        command: arguments.map(|a| String::from_utf8_lossy(a).into_owned()).collect(),
+        host: page.host.get_string(),
+        started_unix_ns: process.started_unix_ns,
+        duration_ns: clock::unix_ns().saturating_sub(process.started_unix_ns),
+        rank: report::rank(environment::text),
+        environment: environment::telling(),
+    }
+}
+
+/// The settings that were given, over the defaults.
+fn configuration(process: &Process) -> BTreeMap<String, String> {
+    let defaults = KEYS.iter().map(|key| (key.name.to_owned(), key.default.to_owned()));
+    let mut settings: BTreeMap<_, _> = defaults.collect();
+    let given = process.page.page.configuration.get_string();
+    for (name, value) in given.split(',').filter_map(|pair| pair.split_once(':')) {
+        if let Some(setting) = settings.get_mut(name.trim()) {
+            *setting = value.trim().to_owned();
+        }
+    }
+    settings
+}
+
+fn coverage(process: &Process) -> Coverage {
+    let (seen, missing) = doors::calls_seen();
+    let driver = loader::module_at(table::address(Function::cuMemAlloc_v2));
+    let order = match (process.pools(), table::has(Function::cuCtxRecordEvent)) {
+        (false, _) => "none",
+        (true, true) if !process.settings.free_barrier => "context_event",
+        (true, _) => "synchronise",
+    };
+    Coverage {
+        mode: if process.pools() { "pool" } else { "observe" }.to_owned(),
+        driver: driver.map(|(_, path)| path.to_string_lossy().into_owned()),
+        driver_version: driver_version(process),
+        doors: Doors {
+            dlsym: doors::BY_DLSYM.load(Relaxed),
+            get_proc_address: doors::BY_GET_PROC_ADDRESS.load(Relaxed),
+        },
+        calls: seen.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+        missing: missing.into_iter().map(str::to_owned).collect(),
+        other_preloads: other_preloads(),
+        order: order.to_owned(),
+    }
+}
+
+/// The version was asked for when the process woke up: now it may be too late.
+fn driver_version(process: &Process) -> Option<u32> {
+    Some(process.page.page.driver_version.load(Relaxed)).filter(|&version| version != 0)
+}
+
+fn other_preloads() -> Vec<String> {
+    let own = loader::module_at(other_preloads as *const () as usize).map(|(_, path)| path);
+    let set = environment::text("LD_PRELOAD").unwrap_or_default();
+    let others = set.split([' ', ':']).filter(|name| !name.is_empty());
+    others.filter(|name| own.as_ref().is_none_or(|own| own.as_os_str() != *name)).map(str::to_owned).collect()
+}
+
+fn notes(process: &Process) -> Vec<Note> {
+    let notes = process.events.notes().into_iter();
+    notes.map(|(code, text, count)| Note { code: code.to_owned(), text, count }).collect()
+}
+
+fn segments(contexts: &Contexts) -> Vec<(u32, Segment)> {
+    let mut segments = Vec::new();
+    for context in contexts.living() {
+        let views = context.pool.segments();
+        segments.extend(views.iter().map(|view| (context.device, segment(view))));
+    }
+    segments
+}
+
+fn segment(view: &SegmentView) -> Segment {
+    let letter = |state| match state {
+        SlotState::Live => 'L',
+        SlotState::Waiting => 'w',
+        SlotState::Ready => 'f',
+        SlotState::Withheld => 'x',
+    };
+    let runs = view.runs.iter().map(|&(state, length)| match view.slot_bytes {
+        Some(_) => format!("{}{length}", letter(state)),
+        None => letter(state).to_string(),
+    });
+    Segment {
+        address: format!("{:#x}", view.address),
+        bytes: view.bytes,
+        live_bytes: view.live_bytes,
+        waiting_bytes: view.waiting_bytes,
+        slot_bytes: view.slot_bytes,
+        exported: view.exported,
+        map: runs.collect(),
+    }
+}
+
+/// Name and UUID of each used device. The driver is asked only while it may be.
+fn devices(process: &Process) -> Vec<(u32, String, String)> {
+    lock(&process.device_names).clone()
+}
+
+/// Asks the driver who a device is, when its first context is seen.
+pub(super) fn name_device(process: &Process, device: u32) {
+    if phase() == Phase::Exiting {
+        return;
+    }
+    let mut name = [0 as c_char; 128];
+    let mut uuid = [0u8; 16];
+    let mut version = 0;
+    // SAFETY: the outputs are valid for the writes, and the name's length is said.
+    let (named, known) = unsafe {
+        real::cuDriverGetVersion(&mut version);
+        let named = real::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device as i32);
+        (named.is_ok(), real::cuDeviceGetUuid_v2(&mut uuid, device as i32).is_ok())
+    };
+    process.page.page.driver_version.store(version as u32, Relaxed);
+    // SAFETY: the last byte is still 0, whatever the driver wrote before it.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let uuid = match uuid {
+        [a @ .., _, _, _, _, _, _, _, _, _, _, _, _] if known => {
+            let rest = uuid.get(4..).unwrap_or_default();
+            let groups: Vec<String> = [(0, 2), (2, 4), (4, 6), (6, 12)]
+                .iter()
+                .filter_map(|&(from, to)| rest.get(from..to).map(hex))
+                .collect();
+            format!("GPU-{}-{}", hex(&a), groups.join("-"))
+        }
+        _ => String::new(),
+    };
+    lock(&process.device_names).push((device, if named { name } else { String::new() }, uuid));
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""What raises the used memory of the card beyond torch's own reserved memory, stage by stage. Needs the card alone."""
+
+import json
+import os
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch
+import torch.nn.functional as F
+
+stages = []
+
+
+def stage(name, action):
+    kept = action()
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    used, reserved = total - free, torch.cuda.memory_reserved()
+    before = stages[-1]["beyond"] if stages else 0
+    stages.append({"stage": name, "beyond": used - reserved, "raised": used - reserved - before})
+    return kept
+
+
+def attention(x):
+    q = x[: 4 * 4 * 512 * 64].view(4, 4, 512, 64).to(torch.bfloat16)
+    return F.scaled_dot_product_attention(q, q, q)
+
+
+def main():
+    x = stage("context and first tensor", lambda: torch.ones(1 << 24, device="cuda"))
+    stage("first kernel", lambda: x * 2 + 1)
+    stage("random numbers", lambda: torch.randn(1 << 20, device="cuda"))
+    a = x[: 1 << 20].view(1024, 1024)
+    stage("cuBLAS float32", lambda: a @ a)
+    stage("cuBLAS bfloat16", lambda: a.bfloat16() @ a.bfloat16())
+    stage("linear with bias (cuBLASLt)", lambda: F.linear(a.bfloat16(), a.bfloat16(), a[0].bfloat16()))
+    image, kernel = torch.ones(8, 3, 224, 224, device="cuda"), torch.ones(64, 3, 7, 7, device="cuda")
+    stage("first convolution (cuDNN)", lambda: F.conv2d(image, kernel))
+    stage("second convolution", lambda: F.conv2d(image, kernel))
+    stage("attention", lambda: attention(x))
+    stage("new streams", lambda: [torch.cuda.Stream() for _ in range(16)])
+    stage("sort", lambda: torch.sort(x))
+    stage("graph", graph)
+    stage("singular values (cuSOLVER)", lambda: torch.linalg.svd(a[:64, :64]))
+    print(json.dumps({"loading": os.environ.get("CUDA_MODULE_LOADING", "default"), "stages": stages}))
+
+
+def graph():
+    kept = torch.cuda.CUDAGraph()
+    x = torch.ones(1024, device="cuda")
+    with torch.cuda.graph(kept):
+        y = x + 1
+    kept.replay()
+    return kept, y
+
+
+if __name__ == "__main__":
+    main()

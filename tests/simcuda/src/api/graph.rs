@@ -1,0 +1,29 @@
+//! Graphs.
+
+use crate::abi::Out;
+use crate::entry::Default0;
+use crate::gate::exports;
+use crate::state;
+
+exports! {
+    [Init] cuGraphDestroy as "cuGraphDestroy" 10000 (graph: u64) {
+        state::lock()?.graphs.destroy(graph)
+    }
+
+    [Init] cuGraphInstantiateWithFlags as "cuGraphInstantiateWithFlags" 11040 (
+        exec: Out<u64>, graph: u64, flags: u64
+    ) {
+        exec.required()?;
+        exec.set(state::lock()?.graphs.instantiate(graph)?)
+    }
+
+    [Init] cuGraphLaunch as "cuGraphLaunch" 10000 (exec: u64, stream: u64) {
+        let mut machine = state::lock_for_launch()?;
+        let stream = machine.stream_named(stream, Default0::Legacy)?;
+        machine.launch_graph(exec, stream)
+    }
+
+    [Init] cuGraphExecDestroy as "cuGraphExecDestroy" 10000 (exec: u64) {
+        state::lock()?.graphs.destroy_exec(exec)
+    }
+}
