@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cenote::ledger::{Kind, Sites};
 use cenote::page::{self, PageFile, State};
@@ -16,7 +17,9 @@ fn cenote() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cenote"));
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if name.starts_with("CENOTE_") || ["LD_PRELOAD", "NO_COLOR", "CLICOLOR_FORCE", "XDG_RUNTIME_DIR"].contains(&&*name) {
+        if name.starts_with("CENOTE_")
+            || ["LD_PRELOAD", "NO_COLOR", "CLICOLOR_FORCE", "XDG_RUNTIME_DIR"].contains(&&*name)
+        {
             command.env_remove(name);
         }
     }
@@ -36,14 +39,18 @@ fn fixture(name: &str) -> PathBuf {
 /// A library that may be preloaded into anything: libc itself.
 fn harmless_library() -> String {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let libc = maps.split_whitespace().find(|word| word.contains("/libc.so") || word.contains("/libc-2."));
+    let libc =
+        maps.split_whitespace().find(|word| word.contains("/libc.so") || word.contains("/libc-2."));
     libc.unwrap().to_owned()
 }
 
 /// `cenote run --library LIBC OPTIONS -- sh -c SCRIPT`
 fn job(options: &[&str], script: &str) -> Command {
     let mut command = cenote();
-    command.args(["run", "--library", &harmless_library()]).args(options).args(["--", "sh", "-c", script]);
+    command
+        .args(["run", "--library", &harmless_library()])
+        .args(options)
+        .args(["--", "sh", "-c", script]);
     command
 }
 
@@ -71,7 +78,10 @@ fn a_summary_explains_the_card() {
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
-    assert!(text.find("out of memory after").unwrap() < text.find("shared segment after").unwrap(), "{text}");
+    assert!(
+        text.find("out of memory after").unwrap() < text.find("shared segment after").unwrap(),
+        "{text}"
+    );
     assert!(!text.contains("CachingAllocator"), "{text}");
     let (_, text, _) = run(cenote().args(["summary", "--explain"]).arg(fixture("train.json")));
     assert!(text.contains("unaccounted             the rest:"), "{text}");
@@ -90,7 +100,8 @@ fn leaks_come_suspects_first() {
 
 #[test]
 fn a_threshold_counts_suspects_only() {
-    let fail_on = |size: &str| run(cenote().args(["leaks", "--fail-on", size]).arg(fixture("train.json"))).0;
+    let fail_on =
+        |size: &str| run(cenote().args(["leaks", "--fail-on", size]).arg(fixture("train.json"))).0;
     assert_eq!(fail_on("800MiB"), 0);
     assert_eq!(fail_on("799MiB"), 123);
     assert_eq!(fail_on("heaps"), 2);
@@ -111,13 +122,19 @@ fn fragmentation_has_a_map() {
     let (_, text, _) = run(cenote().arg("frag").arg(fixture("train.json")));
     let map = format!("[{}{}ww]", "L".repeat(32), "f".repeat(30));
     assert!(text.contains(&map), "{text}");
-    assert!(text.contains("largest request that needs nothing from the driver: 2.00 GiB"), "{text}");
+    assert!(
+        text.contains("largest request that needs nothing from the driver: 2.00 GiB"),
+        "{text}"
+    );
 }
 
 #[test]
 fn every_reader_prints_json() {
     for verb in ["summary", "leaks", "frag"] {
-        let (status, text, _) = run(cenote().args([verb, "--json"]).arg(fixture("train.json")).arg(fixture("clean.json")));
+        let (status, text, _) = run(cenote()
+            .args([verb, "--json"])
+            .arg(fixture("train.json"))
+            .arg(fixture("clean.json")));
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((status, json.as_array().unwrap().len()), (0, 2), "{verb}");
         assert!(json[0]["path"].as_str().unwrap().ends_with("train.json"), "{verb}");
@@ -169,7 +186,8 @@ fn wrong_usage_is_status_2() {
 
 #[test]
 fn colours_only_where_they_are_wanted() {
-    let escapes = |command: &mut Command| run(command.arg(fixture("train.json"))).1.contains('\x1b');
+    let escapes =
+        |command: &mut Command| run(command.arg(fixture("train.json"))).1.contains('\x1b');
     assert!(!escapes(&mut cenote()), "into a pipe");
     assert!(escapes(cenote().env("CLICOLOR_FORCE", "1")));
     assert!(!escapes(cenote().env("NO_COLOR", "1")));
@@ -185,7 +203,10 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr)), (Some(0), "".into()));
+    assert_eq!(
+        (output.status.code(), String::from_utf8_lossy(&output.stderr)),
+        (Some(0), "".into())
+    );
 }
 
 // --- run ---
@@ -220,14 +241,18 @@ fn a_signal_to_us_is_handed_on() {
 fn the_environment_of_a_job() {
     let script = "echo $LD_PRELOAD; echo $CENOTE_CONF; echo $CENOTE_OUTPUT; stat -c %a $CENOTE_RUN_DIR; echo $CENOTE_RUN_DIR";
     let folder = TempDir::new().unwrap();
-    let mut command = job(&["-q", "-c", "limit:2GiB", "-c", "mode:observe", "-o", "out/%p.json"], script);
+    let mut command =
+        job(&["-q", "-c", "limit:2GiB", "-c", "mode:observe", "-o", "out/%p.json"], script);
     command.env("LD_PRELOAD", "").env("CENOTE_CONF", "limit:1GiB").current_dir(folder.path());
     let (status, out, error) = run(&mut command);
     let lines: Vec<_> = out.lines().collect();
     assert_eq!((status, error.as_str()), (0, ""));
     assert!(lines[0].contains("/libc"), "{out}");
     assert_eq!(lines[1], "limit:1GiB,limit:2GiB,mode:observe", "the later one counts");
-    assert_eq!(lines[2], folder.path().canonicalize().unwrap().join("out/%p.json").to_str().unwrap());
+    assert_eq!(
+        lines[2],
+        folder.path().canonicalize().unwrap().join("out/%p.json").to_str().unwrap()
+    );
     assert_eq!(lines[3], "700");
     assert!(!Path::new(lines[4]).exists(), "the folder is removed");
 }
@@ -253,12 +278,15 @@ fn a_wrong_configuration_warns_or_refuses() {
 #[test]
 fn a_job_that_can_not_start() {
     let library = harmless_library();
-    let (status, _, error) = run(cenote().args(["run", "--library", &library, "--", "/nowhere/program"]));
+    let (status, _, error) =
+        run(cenote().args(["run", "--library", &library, "--", "/nowhere/program"]));
     assert!(status == 120 && error.contains("can't start /nowhere/program"), "{error}");
     let folder = TempDir::new().unwrap();
     let text = folder.path().join("libcenote.so");
     fs::write(&text, "hello").unwrap();
-    for (library, part) in [(text.to_str().unwrap(), "it is no 64-bit ELF file"), ("/nowhere/lib.so", "can't open")] {
+    for (library, part) in
+        [(text.to_str().unwrap(), "it is no 64-bit ELF file"), ("/nowhere/lib.so", "can't open")]
+    {
         let (status, _, error) = run(cenote().args(["run", "--library", library, "--", "true"]));
         assert!(status == 120 && error.contains(part), "{error}");
     }
@@ -273,7 +301,8 @@ fn page_of_the_dead(folder: &Path, pid: u32, output: &Path) -> PathBuf {
 }
 
 fn page_of(folder: &Path, pid: u32, output: &Path) -> PageFile {
-    let started = 1_790_000_000_000_000_000;
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let started = since.as_nanos() as u64 - 5_000_000_000;
     let file = page::create(folder, pid, started).unwrap();
     let page = file.page;
     page.pid.store(pid, Relaxed);
@@ -299,14 +328,50 @@ fn a_killed_process_is_recovered() {
     let folder = TempDir::new().unwrap();
     let output = folder.path().join("reports/train.json");
     let page = page_of_the_dead(folder.path(), 4_000_001, &output);
-    let (status, out, error) = run(cenote().arg("recover").env("CENOTE_RUNTIME_DIR", folder.path()));
+    let (status, out, error) =
+        run(cenote().arg("recover").env("CENOTE_RUNTIME_DIR", folder.path()));
     assert_eq!((status, error.as_str()), (0, ""));
     assert!(out.contains(&format!("next: cenote summary {}", output.display())), "{out}");
     assert!(!page.exists());
     let (_, text, _) = run(cenote().arg(&output));
-    for part in ["./train --fast", "recovered, incomplete", "5.0 s from", "live 3.00 MiB", "ended without writing its report"] {
+    for part in [
+        "./train --fast",
+        "recovered, incomplete",
+        "5.0 s from",
+        "live 3.00 MiB",
+        "ended without writing its report",
+    ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
+}
+
+#[test]
+fn of_many_writers_at_once_each_gets_a_name() {
+    const WRITERS: u32 = 12;
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("report.json");
+    fs::write(&output, "of an earlier run").unwrap();
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    fs::File::options().write(true).open(&output).unwrap().set_modified(old).unwrap();
+    let pages = (0..WRITERS).map(|n| page_of_the_dead(folder.path(), 4_000_000 + n, &output));
+    let pages: Vec<_> = pages.collect();
+    let recover = |page| cenote().arg("recover").arg(page).stdout(Stdio::null()).spawn().unwrap();
+    let children: Vec<_> = pages.iter().map(recover).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let (_, text, _) = run(cenote().args(["summary", "--json"]).arg(folder.path()));
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut pids: Vec<_> =
+        json.as_array().unwrap().iter().map(|r| r["process"]["pid"].as_u64()).collect();
+    pids.sort();
+    pids.dedup();
+    assert_eq!(pids.len(), WRITERS as usize);
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        WRITERS as usize,
+        "nothing else is left"
+    );
 }
 
 #[test]
@@ -316,7 +381,10 @@ fn a_page_is_found_by_process_id_and_written_elsewhere() {
     page_of_the_dead(folder.path(), 4_000_002, &folder.path().join("b.json"));
     let elsewhere = folder.path().join("elsewhere.json");
     let recover = |pid: &str| {
-        run(cenote().args(["recover", pid, "--json", "-o"]).arg(&elsewhere).env("CENOTE_RUNTIME_DIR", folder.path()))
+        run(cenote()
+            .args(["recover", pid, "--json", "-o"])
+            .arg(&elsewhere)
+            .env("CENOTE_RUNTIME_DIR", folder.path()))
     };
     let (status, out, _) = recover("4000002");
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
@@ -360,7 +428,12 @@ fn run_makes_the_report_of_a_process_that_was_killed() {
     let script = format!("cp {} $CENOTE_RUN_DIR; kill -KILL $$", page.display());
     let (status, _, error) = run(&mut job(&[], &script));
     assert_eq!(status, 137);
-    for part in ["1 process used CUDA", "never out of memory", "3.00 MiB", "1 process ended without a report"] {
+    for part in [
+        "1 process used CUDA",
+        "never out of memory",
+        "3.00 MiB",
+        "1 process ended without a report",
+    ] {
         assert!(error.contains(part), "{part:?} is not in\n{error}");
     }
     assert!(error.ends_with(&format!("next: cenote summary {}\n", output.display())), "{error}");
@@ -380,7 +453,12 @@ fn run_reads_the_reports_that_processes_wrote() {
     }
     let (status, _, error) = run(&mut job(&[], &script));
     assert_eq!(status, 0);
-    for part in ["2 processes used CUDA", "out of memory 1 time", "65.00 GiB  rank 3", "1 growing, 1 never freed"] {
+    for part in [
+        "2 processes used CUDA",
+        "out of memory 1 time",
+        "65.00 GiB  rank 3",
+        "1 growing, 1 never freed",
+    ] {
         assert!(error.contains(part), "{part:?} is not in\n{error}");
     }
 }
@@ -393,7 +471,9 @@ fn doctor(folder: &TempDir, program: &str) -> (i32, String) {
     fs::create_dir_all(&driver).unwrap();
     fs::write(driver.join("libcuda.so.1"), "").unwrap();
     let mut command = cenote();
-    command.args(["doctor", "--library", &harmless_library(), "--", program]).env("LD_LIBRARY_PATH", driver);
+    command
+        .args(["doctor", "--library", &harmless_library(), "--", program])
+        .env("LD_LIBRARY_PATH", driver);
     let (status, text, _) = run(&mut command);
     (status, text)
 }
@@ -457,13 +537,24 @@ fn the_doctor_names_what_surrounds_a_job() {
     let (status, text, _) = run(&mut command);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((status, &json[0]["level"]), (1, &"fail".into()));
-    assert!(text.contains("did you mean") && text.contains("PYTORCH_CUDA_ALLOC_CONF=backend:native"), "{text}");
+    assert!(
+        text.contains("did you mean") && text.contains("PYTORCH_CUDA_ALLOC_CONF=backend:native"),
+        "{text}"
+    );
 }
 
 #[test]
 fn env_prints_what_run_would_set() {
     let library = harmless_library();
-    let (status, text, _) = run(cenote().args(["env", "--library", &library, "-c", "limit:1GiB", "-o", "/x y/%p.json"]));
+    let (status, text, _) = run(cenote().args([
+        "env",
+        "--library",
+        &library,
+        "-c",
+        "limit:1GiB",
+        "-o",
+        "/x y/%p.json",
+    ]));
     assert_eq!(status, 0);
     let library = fs::canonicalize(library).unwrap();
     let expected = format!(

@@ -11,30 +11,32 @@ use super::waiting::Ticket;
 use crate::cuda::{DevicePtr, Driver, Failure};
 
 impl<D: Driver> Pool<D> {
-    /// Takes a segment from the driver. When the driver has none, each rung gives something back and searches again:
-    /// cached segments, then what waits for work in flight, then any slot that is large enough, then a small block of its
-    /// own instead of a slab.
+    /// Takes a segment from the driver. When the driver has none, each rung gives something back and then searches again and
+    /// asks again: cached segments; what waits for work in flight; at last any slot that is large enough, and a block of the
+    /// very size that was asked.
     pub(super) fn grow(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
-        type Rung<D> = fn(&Pool<D>);
-        let rungs: [Rung<D>; 3] = [|_| (), Pool::flush, Pool::flush_after_waiting];
+        type Rung<D> = fn(&Pool<D>) -> bool;
+        let rungs: [Rung<D>; 3] = [|_| true, Pool::flush, Pool::flush_after_waiting];
         for rung in rungs {
-            rung(self);
-            match self.take_segment(fit, tag) {
-                Err(Failure::OutOfMemory) => {}
-                answer => return answer,
+            if !rung(self) {
+                continue;
             }
             let found = self.search(&mut self.lock(), fit, tag);
             if let Some(address) = found {
                 return Ok(address);
             }
+            match self.take_segment(fit, tag) {
+                Err(Failure::OutOfMemory) => {}
+                answer => return answer,
+            }
         }
         if let Some(address) = self.lock().take_any(fit, tag) {
             return Ok(address);
         }
-        if fit.slots > 1 {
-            return self.take_segment(fit.alone(), tag);
+        match fit.exact() {
+            exact if exact != fit => self.take_segment(exact, tag),
+            _ => Err(Failure::OutOfMemory),
         }
-        Err(Failure::OutOfMemory)
     }
 
     fn take_segment(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
@@ -60,39 +62,42 @@ impl<D: Driver> Pool<D> {
         done
     }
 
-    /// Gives every idle segment back.
-    fn flush(&self) {
-        if self.release_idle(0, 0) > 0 {
+    /// Gives every idle segment back. True if there was one.
+    fn flush(&self) -> bool {
+        let flushed = self.release_idle(0, 0) > 0;
+        if flushed {
             self.book.flushes.fetch_add(1, Relaxed);
         }
+        flushed
     }
 
-    /// Waits for everything in flight, then gives every idle segment back.
-    fn flush_after_waiting(&self) {
+    /// Waits for everything in flight, then gives every idle segment back. True if anything was in flight or idle.
+    fn flush_after_waiting(&self) -> bool {
         let ticket = {
             let mut state = self.lock();
             if state.captures > 0 {
-                return;
+                return false;
             }
             self.record(&mut state, false);
             state.waiting.newest()
         };
-        if let Some(ticket) = ticket {
+        let waited = ticket.is_some_and(|ticket| {
             self.book.waits.fetch_add(1, Relaxed);
-            self.wait(ticket);
-        }
+            self.wait(ticket)
+        });
         let without_event = self.lock().waiting.open_len() > 0;
-        if without_event && self.driver.synchronise().is_ok() {
+        let synchronised = without_event && self.driver.synchronise().is_ok();
+        if synchronised {
             let mut state = self.lock();
             let settled = state.waiting.all_done();
             self.recycle(state.settle(settled, self.driver.now_ms()));
         }
-        self.flush();
+        self.flush() || waited || synchronised
     }
 
-    /// Everything that is cached, or waits, goes back to the driver; waits for the work in flight.
-    pub fn release_all(&self) {
-        self.flush_after_waiting();
+    /// Everything that is cached, or waits, goes back to the driver; waits for the work in flight. True if there was anything.
+    pub fn release_all(&self) -> bool {
+        self.flush_after_waiting()
     }
 
     /// Gives segments back that nobody used for `idle_ms`, the longest idle first, down to `retain` cached bytes. Returns the

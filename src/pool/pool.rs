@@ -18,8 +18,6 @@ pub struct Config {
     pub max_non_split_rounding: u64,
     /// `garbage_collection_threshold` of the limit or the device, in bytes.
     pub collect_above: Option<u64>,
-    /// Bytes that may wait for work in flight even while the program never held as much at once.
-    pub waiting_floor: u64,
     /// `slabs`
     pub slabs: bool,
     /// `free_barrier`
@@ -153,9 +151,10 @@ impl<D: Driver> Pool<D> {
         state.take(fit, tag)
     }
 
-    /// Bytes that may wait: about the most that the program ever held.
+    /// Bytes that may wait: twice the most that the program ever held, so that the device has a next piece of work while the
+    /// host waits for the last one.
     fn waiting_bound(&self) -> u64 {
-        self.book.live.peak().max(self.config.waiting_floor)
+        2 * self.book.live.peak()
     }
 
     /// Takes a block back. It is handed out again once the work in flight is done. `tag` is kept for [`WrongFree`].

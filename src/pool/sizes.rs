@@ -35,9 +35,10 @@ impl Fit {
         Fit { requested, slot_bytes, slots: 1 }
     }
 
-    /// The same request as a block of its own, for when there is no room for a slab.
-    pub(super) fn alone(self) -> Fit {
-        Fit::of(self.requested, false)
+    /// The same request as a block of its own and no larger than it must be, for when there is no room for more.
+    pub(super) fn exact(self) -> Fit {
+        let slot_bytes = self.requested.checked_next_multiple_of(ALIGNMENT);
+        Fit { slot_bytes: slot_bytes.unwrap_or(self.requested), slots: 1, ..self }
     }
 
     /// Size of the segment to take from the driver.

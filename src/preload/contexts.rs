@@ -160,7 +160,6 @@ impl Process {
             max_split_size: self.settings.max_split_size,
             max_non_split_rounding: self.settings.max_non_split_rounding,
             collect_above: threshold.map(|share| (most as f64 * share) as u64),
-            waiting_floor: most / 32,
             slabs: self.settings.slabs && !self.opened.ipc_seen(),
             free_barrier: self.settings.free_barrier,
         }

@@ -74,12 +74,22 @@ fn run(process: &'static Process) {
     loop {
         std::thread::sleep(TICK);
         let Ok(_at_work) = AT_WORK.try_lock() else { return };
-        if process::phase() != Phase::Awake {
+        if process::phase() != Phase::Awake || is_last_thread() {
             return;
         }
         // A fault here must not end the job, nor the keeping.
         let _ = catch_unwind(AssertUnwindSafe(|| tick(process, &mut due)));
     }
+}
+
+/// Whether the main thread has left by `pthread_exit` and no thread of the program runs any more: then the process ends when
+/// this thread does.
+fn is_last_thread() -> bool {
+    // "pid (name) state ...": the name may hold anything, so the state is looked for behind the last bracket.
+    let status = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let main_is_gone = status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
+    let threads = || std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+    main_is_gone && threads() <= 2
 }
 
 /// When something was last done.
@@ -112,6 +122,7 @@ fn keep(process: &'static Process, context: &'static Context, sample_due: bool) 
     if !context.is_alive() {
         return;
     }
+    let _ = driver::within(context.handle, || context.pool.settle());
     let release_due = process.is_due(context, 0);
     if !release_due && !sample_due {
         return;

@@ -74,7 +74,10 @@ pub fn build(snapshot: &Snapshot<'_>) -> Report {
             sites: sites_cut,
             segments: segments_cut,
             events: events_cut,
-            site_table_full: snapshot.books.site_table_full.load(std::sync::atomic::Ordering::Relaxed),
+            site_table_full: snapshot
+                .books
+                .site_table_full
+                .load(std::sync::atomic::Ordering::Relaxed),
             leak_bytes: leaks.cut_bytes,
         },
     }

@@ -13,8 +13,7 @@ use super::{Device, Kind, Leak, Live, Memory, Owner, Pool, Segment, Snapshot, fr
 const SEGMENTS: usize = 4096;
 
 /// Kinds that live on a device.
-const DEVICE_KINDS: [Kind; 5] =
-    [Kind::Pooled, Kind::Direct, Kind::Async, Kind::Vmm, Kind::Managed];
+const DEVICE_KINDS: [Kind; 5] = [Kind::Pooled, Kind::Direct, Kind::Async, Kind::Vmm, Kind::Managed];
 
 /// Live device memory by owner, summed over every site there is.
 pub(super) struct Owners(HashMap<u32, BTreeMap<String, (u64, u64)>>);

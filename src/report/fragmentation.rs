@@ -86,7 +86,15 @@ mod tests {
     fn segment(bytes: u64, slot_bytes: Option<u64>, map: &str) -> Segment {
         let address = "0x7f0000000000".to_owned();
         let map = map.to_owned();
-        Segment { address, bytes, live_bytes: 0, waiting_bytes: 0, slot_bytes, exported: false, map }
+        Segment {
+            address,
+            bytes,
+            live_bytes: 0,
+            waiting_bytes: 0,
+            slot_bytes,
+            exported: false,
+            map,
+        }
     }
 
     #[test]

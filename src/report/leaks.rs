@@ -31,7 +31,8 @@ const GROWING_BLOCKS: u64 = 8;
 const SHORT_RUN_NS: u64 = 1_000_000_000;
 
 /// Parts of symbols that only caching allocators have.
-const CACHES: &[&str] = &["CUDACachingAllocator", "BFCAllocator", "pool_memory_resource", "MemoryPool"];
+const CACHES: &[&str] =
+    &["CUDACachingAllocator", "BFCAllocator", "pool_memory_resource", "MemoryPool"];
 /// The library whose only allocations are those of PyTorch's caching allocator, for when it has no symbols.
 const TORCH_CACHE: &str = "libc10_cuda";
 /// Switches that cache off, so that the same stack is a tensor's.
@@ -86,7 +87,8 @@ impl LiveAtExit {
         for (id, blocks, freed) in entries.chain(freed) {
             let site = index.get(id).and_then(|at| Some((at, sites.get(at as usize)?)));
             let Some((at, site)) = site else {
-                cut_bytes = blocks.iter().fold(cut_bytes, |sum, block| sum.saturating_add(block.bytes));
+                cut_bytes =
+                    blocks.iter().fold(cut_bytes, |sum, block| sum.saturating_add(block.bytes));
                 continue;
             };
             let leaks = if freed {
@@ -109,7 +111,8 @@ impl LiveAtExit {
             return vec![self.leak(at, LeakClass::HeldByCache, blocks)];
         }
         let all = self.leak(at, LeakClass::Growing, blocks);
-        let many = all.blocks >= GROWING_BLOCKS && all.blocks.saturating_mul(2) >= site.total_blocks;
+        let many =
+            all.blocks >= GROWING_BLOCKS && all.blocks.saturating_mul(2) >= site.total_blocks;
         if all.parts_of_run >= GROWING_PARTS || (self.is_short() && many) {
             return vec![all];
         }
@@ -130,7 +133,8 @@ impl LiveAtExit {
         blocks: impl IntoIterator<Item = &'a Block>,
     ) -> Leak {
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
-        let mut leak = Leak { class, site, bytes: 0, blocks: 0, parts_of_run: 0, first_ns: 0, last_ns };
+        let mut leak =
+            Leak { class, site, bytes: 0, blocks: 0, parts_of_run: 0, first_ns: 0, last_ns };
         let mut parts = 0u8;
         for block in blocks {
             leak.bytes = leak.bytes.saturating_add(block.bytes);

@@ -10,8 +10,25 @@ pub const PROGRAM: &str = "program";
 
 /// Files that pass requests on and want no memory themselves. Compared with the start of the file name.
 const PLUMBING: &[&str] = &[
-    "libcenote", "libcudart", "libcuda.", "libnvidia-", "libc.so", "libc-2.", "libpthread", "libdl.so", "libdl-2.",
-    "ld-linux", "ld-2.", "ld-musl", "linux-vdso", "[vdso]", "[vsyscall]", "libstdc++", "libgcc_s", "libffi", "_ctypes",
+    "libcenote",
+    "libcudart",
+    "libcuda.",
+    "libnvidia-",
+    "libc.so",
+    "libc-2.",
+    "libpthread",
+    "libdl.so",
+    "libdl-2.",
+    "ld-linux",
+    "ld-2.",
+    "ld-musl",
+    "linux-vdso",
+    "[vdso]",
+    "[vsyscall]",
+    "libstdc++",
+    "libgcc_s",
+    "libffi",
+    "_ctypes",
 ];
 
 /// Starts of file names, and who they belong to. The first match counts.
@@ -53,7 +70,16 @@ const FOLDERS: &[(&str, &str)] = &[
 
 /// Owners that take workspaces once and keep them, whatever the program does.
 const CONSTANT: &[&str] = &[
-    "cublas", "cudnn", "cufft", "cusparse", "cusolver", "curand", "cutensor", "nccl", "nvjitlink", "nvshmem",
+    "cublas",
+    "cudnn",
+    "cufft",
+    "cusparse",
+    "cusolver",
+    "curand",
+    "cutensor",
+    "nccl",
+    "nvjitlink",
+    "nvshmem",
 ];
 
 /// Whether a file only passes requests on, so that its frames say nothing about who wanted the memory.

@@ -9,7 +9,11 @@ struct Launcher(&'static str, Option<&'static str>, Option<&'static str>);
 /// the rank.
 const LAUNCHERS: &[Launcher] = &[
     Launcher("RANK", Some("LOCAL_RANK"), Some("WORLD_SIZE")),
-    Launcher("OMPI_COMM_WORLD_RANK", Some("OMPI_COMM_WORLD_LOCAL_RANK"), Some("OMPI_COMM_WORLD_SIZE")),
+    Launcher(
+        "OMPI_COMM_WORLD_RANK",
+        Some("OMPI_COMM_WORLD_LOCAL_RANK"),
+        Some("OMPI_COMM_WORLD_SIZE"),
+    ),
     Launcher("PMIX_RANK", None, None),
     Launcher("PMI_RANK", None, Some("PMI_SIZE")),
     Launcher("MV2_COMM_WORLD_RANK", Some("MV2_COMM_WORLD_LOCAL_RANK"), Some("MV2_COMM_WORLD_SIZE")),

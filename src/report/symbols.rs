@@ -73,10 +73,10 @@ impl Search {
             let first = self.wanted.partition_point(|&address| address < start);
             let within = self.wanted[first..].iter().take_while(|&&address| address < end).count();
             for found in &mut self.found[first..first + within] {
-                if found.as_ref().is_none_or(|found| found.start < start) {
-                    if let Ok(name) = symbol.name() {
-                        *found = Some(Found { start, name: name.to_owned() });
-                    }
+                if found.as_ref().is_none_or(|found| found.start < start)
+                    && let Ok(name) = symbol.name()
+                {
+                    *found = Some(Found { start, name: name.to_owned() });
                 }
             }
         }

@@ -50,7 +50,8 @@ impl Template<'_> {
         variable: &impl Fn(&str) -> Option<String>,
         path: &mut String,
     ) -> &'t str {
-        let number = |number: Option<u32>| number.map_or_else(|| NONE.to_owned(), |n| n.to_string());
+        let number =
+            |number: Option<u32>| number.map_or_else(|| NONE.to_owned(), |n| n.to_string());
         let rank = self.rank;
         let mut after = text.chars();
         let value = match after.next() {

@@ -26,8 +26,10 @@ pub enum WriteError {
         source: io::Error,
     },
     /// Every name is taken.
-    #[error("can't write {0}: it and a thousand names like it were written by other processes of this run; \
-             put %p into CENOTE_OUTPUT")]
+    #[error(
+        "can't write {0}: it and a thousand names like it were written by other processes of this run; \
+             put %p into CENOTE_OUTPUT"
+    )]
     Taken(PathBuf),
 }
 
@@ -153,7 +155,8 @@ fn set_aside(draft: &Path, name: &Path, since_unix_ns: u64) -> bool {
 fn is_younger(path: &Path, since_unix_ns: u64) -> bool {
     let Ok(metadata) = fs::symlink_metadata(path) else { return false };
     let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);
-    let changed = seconds.saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec() as u64);
+    let changed =
+        seconds.saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec() as u64);
     changed.saturating_add(CLOCK_TICK_NS) >= since_unix_ns
 }
 

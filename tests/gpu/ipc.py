@@ -44,37 +44,39 @@ def altered(runs):
     )
 
 
-def checks(lab):
-    def pair(name, question, preload, peer, errors_allowed=False, judged=True, env=None):
-        command = Command("pair", lab.program("ipc_pair", peer), preload, env or {}, timeout=60)
-        return Check(f"ipc:{name}", question, [command], shared_right(errors_allowed, judged), seconds=12)
+def pair(lab, name, question, preload, peer, errors_allowed=False, judged=True, env=None):
+    command = Command("pair", lab.program("ipc_pair", peer), preload, env or {}, timeout=60)
+    return Check(f"ipc:{name}", question, [command], shared_right(errors_allowed, judged), seconds=12)
 
+
+def facts(lab):
+    flip = Command("plain", lab.program("ipc_flip"), timeout=60)
+    return [
+        pair(lab, "driver", "What the bare driver does", False, "none", judged=False),
+        Check("ipc:altered", "What does the driver answer to an altered handle?", [flip], altered, seconds=10),
+    ]
+
+
+def checks(lab):
     torch = [Command(label, lab.job("ipc_torch.py"), label == "preload", timeout=120) for label in ("plain", "preload")]
     return [
         Check("ipc:torch", "Do tensors arrive whole in a second process?", torch, handed_over, seconds=60),
-        pair("driver", "What the bare driver does", False, "none", judged=False),
-        pair("both", "Are the bytes right when both processes run the library?", True, "same"),
+        pair(lab, "both", "Are the bytes right when both processes run the library?", True, "same"),
         pair(
-            "producer", "Never wrong bytes when only the exporting process runs it?", True, "none", errors_allowed=True
+            lab,
+            "producer",
+            "Never wrong bytes when only the exporting process runs it?",
+            True,
+            "none",
+            errors_allowed=True,
         ),
         pair(
+            lab,
             "producer:no_slabs",
             "Everything right then with slabs:false?",
             True,
             "none",
             env={"CENOTE_CONF": "slabs:false"},
         ),
-        pair(
-            "consumer",
-            "Are the bytes right when only the opening process runs it?",
-            False,
-            str(LIBRARY),
-        ),
-        Check(
-            "ipc:altered",
-            "What does the driver answer to an altered handle?",
-            [Command("plain", lab.program("ipc_flip"), timeout=60)],
-            altered,
-            seconds=10,
-        ),
+        pair(lab, "consumer", "Are the bytes right when only the opening process runs it?", False, str(LIBRARY)),
     ]

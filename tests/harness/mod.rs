@@ -8,7 +8,7 @@
 //!
 //! # Not here
 //! Building the libraries: `scripts/build` puts them into the stage (`CENOTE_STAGE`, else `target/stage`).
-#![allow(dead_code, reason = "every test file uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "every test file uses a part of it")]
 
 mod outcome;
 mod run;

@@ -258,7 +258,11 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
 CUresult cuStreamIsCapturing(CUstream stream, int *status);
 CUresult cuStreamIsCapturing_ptsz(CUstream stream, int *status);
+CUresult cuStreamGetCaptureInfo(CUstream stream, int *status, uint64_t *id);
+CUresult cuStreamGetCaptureInfo_ptsz(CUstream stream, int *status, uint64_t *id);
 CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+    const CUgraphNode **dependencies, size_t *count);
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
     const CUgraphNode **dependencies, size_t *count);
 CUresult cuThreadExchangeStreamCaptureMode(int *mode);
 CUresult cuGraphDestroy(CUgraph graph);

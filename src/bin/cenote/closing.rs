@@ -44,7 +44,10 @@ pub(crate) fn describe(job: &Job<'_>) -> String {
     line("suspects", leak_suspects(&reports));
     let recovered = reports.iter().filter(|report| !report.complete).count();
     if recovered > 0 {
-        let what = format!("{} ended without a report; it was made from the live numbers", plural(recovered as u64, "process"));
+        let what = format!(
+            "{} ended without a report; it was made from the live numbers",
+            plural(recovered as u64, "process")
+        );
         line("incomplete", paint(WARN, what));
     }
     let _ = writeln!(text, "  next: cenote summary {}", targets(job.reports));
@@ -70,7 +73,8 @@ fn out_of_memory(reports: &[&Report]) -> String {
 /// The largest value of a device, and whose it is where there are several.
 fn peak(reports: &[&Report], value: impl Fn(&cenote::report::Device) -> u64) -> String {
     let largest_of = |report: &Report| report.devices.iter().map(&value).max().unwrap_or(0);
-    let mut values: Vec<_> = reports.iter().map(|report| (largest_of(report), who(report))).collect();
+    let mut values: Vec<_> =
+        reports.iter().map(|report| (largest_of(report), who(report))).collect();
     values.sort();
     let median = values[values.len() / 2].0;
     match values.pop() {
@@ -92,7 +96,8 @@ fn fragmentation(reports: &[&Report]) -> String {
     let devices = reports.iter().flat_map(|report| &report.devices);
     let worst = devices.max_by_key(|device| device.fragmentation.free_bytes);
     let Some(device) = worst else { return "no device".to_owned() };
-    let Fragmentation { internal_ratio, external_ratio, free_bytes, largest_free_bytes, .. } = device.fragmentation;
+    let Fragmentation { internal_ratio, external_ratio, free_bytes, largest_free_bytes, .. } =
+        device.fragmentation;
     if free_bytes == 0 || device.segments.is_empty() {
         return format!("internal {}; {} free", percent(internal_ratio), bytes(free_bytes));
     }
@@ -128,7 +133,8 @@ fn targets(found: &[Found]) -> String {
     match folder {
         Some(folder) if found.len() > NAMED && together => shell(folder),
         _ => {
-            let names: Vec<_> = found.iter().take(NAMED).map(|found| shell(relative(&found.path))).collect();
+            let names: Vec<_> =
+                found.iter().take(NAMED).map(|found| shell(relative(&found.path))).collect();
             let more = if found.len() > NAMED { " ..." } else { "" };
             format!("{}{more}", names.join(" "))
         }

@@ -37,16 +37,18 @@ pub(crate) fn env(options: &Options) -> anyhow::Result<Outcome> {
     let environment = Environment::new(&library, &options.conf, options.output.as_deref())?;
     environment.warn_of_problems()?;
     if options.json {
-        return Outcome::json(&environment.variables().into_iter().collect::<std::collections::BTreeMap<_, _>>());
+        return Outcome::json(
+            &environment.variables().into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+        );
     }
     let export = |(name, value): (&str, String)| format!("export {name}={}\n", quote(&value));
     Ok(Outcome::of(environment.variables().into_iter().map(export).collect()))
 }
 
 fn list() -> Outcome {
-    let keys = KEYS.iter().map(|key| {
-        [key.name, key.default, key.kind.takes(), key.doc].map(str::to_owned).to_vec()
-    });
+    let keys = KEYS
+        .iter()
+        .map(|key| [key.name, key.default, key.kind.takes(), key.doc].map(str::to_owned).to_vec());
     let variables = VARIABLES.iter().map(|variable| {
         [variable.name, variable.default, variable.doc].map(str::to_owned).to_vec()
     });
@@ -61,13 +63,13 @@ fn list() -> Outcome {
 }
 
 fn list_json() -> anyhow::Result<Outcome> {
-    let key = |key: &cenote::conf::Key| {
-        json!({ "name": key.name, "default": key.default, "takes": key.kind.takes(), "doc": key.doc })
-    };
-    let variable = |variable: &cenote::conf::Variable| {
+    let keys = KEYS.iter().map(|key| {
+        let takes = key.kind.takes();
+        json!({ "name": key.name, "default": key.default, "takes": takes, "doc": key.doc })
+    });
+    let variables = VARIABLES.iter().map(|variable| {
         json!({ "name": variable.name, "default": variable.default, "doc": variable.doc })
-    };
-    let keys: Vec<_> = KEYS.iter().map(key).collect();
-    let variables: Vec<_> = VARIABLES.iter().map(variable).collect();
+    });
+    let (keys, variables): (Vec<_>, Vec<_>) = (keys.collect(), variables.collect());
     Outcome::json(&json!({ "keys": keys, "variables": variables }))
 }

@@ -38,7 +38,12 @@ pub(crate) fn frag(options: &Options) -> anyhow::Result<Outcome> {
     let mut text = String::new();
     for found in &found {
         for device in &found.report.devices {
-            let heading = format!("{}, pid {}, GPU {}", shell(&found.path), found.report.process.pid, device.ordinal);
+            let heading = format!(
+                "{}, pid {}, GPU {}",
+                shell(&found.path),
+                found.report.process.pid,
+                device.ordinal
+            );
             let _ = writeln!(text, "{}", paint(HEADING, heading));
             text.push_str(&numbers(device));
             text.push_str(&map(device, options.all, found.report.truncated.segments));
@@ -56,9 +61,29 @@ fn numbers(device: &Device) -> String {
     let unknown = device.segments.is_empty() && found.free_bytes > 0;
     let or_unknown = |text: String| if unknown { "unknown".to_owned() } else { text };
     let lines = [
-        ("internal", percent(found.internal_ratio), format!("{} of {} reserved is rounding", bytes(pool.internal_bytes), bytes(pool.reserved_bytes))),
-        ("external", or_unknown(percent(found.external_ratio)), format!("largest free {} of {} free", or_unknown(bytes(found.largest_free_bytes)), bytes(found.free_bytes))),
-        ("stranded", bytes(stranded.pinned_by_live_bytes), "beside live blocks of the same segment".to_owned()),
+        (
+            "internal",
+            percent(found.internal_ratio),
+            format!(
+                "{} of {} reserved is rounding",
+                bytes(pool.internal_bytes),
+                bytes(pool.reserved_bytes)
+            ),
+        ),
+        (
+            "external",
+            or_unknown(percent(found.external_ratio)),
+            format!(
+                "largest free {} of {} free",
+                or_unknown(bytes(found.largest_free_bytes)),
+                bytes(found.free_bytes)
+            ),
+        ),
+        (
+            "stranded",
+            bytes(stranded.pinned_by_live_bytes),
+            "beside live blocks of the same segment".to_owned(),
+        ),
         ("", bytes(stranded.waiting_bytes), "waiting for work that may use it".to_owned()),
         ("", bytes(stranded.exported_bytes), "perhaps open in a peer process".to_owned()),
     ];
@@ -84,7 +109,8 @@ fn map(device: &Device, all: bool, cut: u64) -> String {
     let legend = "L live, f free, w waiting for work, x withheld for a peer; a line is a segment";
     let mut text = format!("\n  {}\n", paint(QUIET, legend));
     for segment in segments.iter().take(shown) {
-        let slots = segment.slot_bytes.map(|slot| format!("slots of {}", bytes(slot))).unwrap_or_default();
+        let slots =
+            segment.slot_bytes.map(|slot| format!("slots of {}", bytes(slot))).unwrap_or_default();
         let exported = if segment.exported { " exported" } else { "" };
         let line = format!(
             "  {:>16} {:>11}  [{}] {slots}{exported}",
@@ -97,11 +123,16 @@ fn map(device: &Device, all: bool, cut: u64) -> String {
     let more = segments.len().saturating_sub(shown) as u64;
     if more > 0 {
         let held = segments.iter().skip(shown).fold(0u64, |sum, s| sum.saturating_add(s.bytes));
-        let line = format!("and {} of {}; --all shows them", plural(more, "more segment"), bytes(held));
+        let line =
+            format!("and {} of {}; --all shows them", plural(more, "more segment"), bytes(held));
         let _ = writeln!(text, "  {}", paint(QUIET, line));
     }
     if cut > 0 {
-        let _ = writeln!(text, "  {}", paint(QUIET, format!("{} not in the report", plural(cut, "segment"))));
+        let _ = writeln!(
+            text,
+            "  {}",
+            paint(QUIET, format!("{} not in the report", plural(cut, "segment")))
+        );
     }
     text
 }
@@ -110,7 +141,8 @@ fn map(device: &Device, all: bool, cut: u64) -> String {
 fn draw(runs: &[Run], width: usize) -> String {
     let slots: u64 = runs.iter().fold(0, |sum, run| sum.saturating_add(run.slots));
     let cell = |at: usize| -> char {
-        let (from, to) = (share(slots, at, width), share(slots, at + 1, width).max(share(slots, at, width) + 1));
+        let (from, to) =
+            (share(slots, at, width), share(slots, at + 1, width).max(share(slots, at, width) + 1));
         let mut before = 0u64;
         let mut most = (0, ' ');
         for run in runs {

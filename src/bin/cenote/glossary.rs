@@ -3,9 +3,18 @@
 /// Term and explanation, in the order in which `cenote summary` shows them.
 pub(crate) const GLOSSARY: &[(&str, &str)] = &[
     ("driver used", "device memory in use by all processes, as the driver says (cuMemGetInfo)"),
-    ("tracked", "what this process holds through calls that cenote saw: reserved by the pool, and the rest as requested"),
-    ("context", "in use when the first context of this process was seen: the context itself, and other processes"),
-    ("unaccounted", "the rest: kernels that were loaded, tables of the driver, other processes since then"),
+    (
+        "tracked",
+        "what this process holds through calls that cenote saw: reserved by the pool, and the rest as requested",
+    ),
+    (
+        "context",
+        "in use when the first context of this process was seen: the context itself, and other processes",
+    ),
+    (
+        "unaccounted",
+        "the rest: kernels that were loaded, tables of the driver, other processes since then",
+    ),
     ("modules", "the part of unaccounted that came while kernels were loaded"),
     ("live", "in the program's hands, as requested"),
     ("reserved", "what the pool has from the driver: live + cached + waiting + internal"),
@@ -16,9 +25,15 @@ pub(crate) const GLOSSARY: &[(&str, &str)] = &[
     ("waits", "allocations that waited for work to end rather than take more memory"),
     ("flushes", "times that everything cached was given back to serve a request"),
     ("internal fragmentation", "internal over reserved"),
-    ("external fragmentation", "1 - largest free block / free bytes: near 100% means much free in small pieces"),
+    (
+        "external fragmentation",
+        "1 - largest free block / free bytes: near 100% means much free in small pieces",
+    ),
     ("largest free", "the largest request that needs nothing from the driver"),
-    ("stranded", "free bytes that can't go back or serve a large request: beside live blocks, waiting, or exported"),
+    (
+        "stranded",
+        "free bytes that can't go back or serve a large request: beside live blocks, waiting, or exported",
+    ),
     ("pooled", "cuMemAlloc or cudaMalloc that the pool serves"),
     ("direct", "cuMemAlloc that went to the driver"),
     ("async", "stream-ordered: cudaMallocAsync"),

@@ -46,7 +46,8 @@ pub(crate) fn leaks(options: &Options) -> anyhow::Result<Outcome> {
         let texts: Vec<_> = found.iter().map(|found| page(found, options.all)).collect();
         Outcome::of(texts.join("\n"))
     };
-    let sum = found.iter().fold(0u64, |sum, found| sum.saturating_add(suspects_bytes(&found.report)));
+    let sum =
+        found.iter().fold(0u64, |sum, found| sum.saturating_add(suspects_bytes(&found.report)));
     if let Some(limit) = options.fail_on.filter(|&limit| sum > limit) {
         anstream::eprintln!("cenote: suspects hold {}, more than {}", bytes(sum), bytes(limit));
         outcome.status = THRESHOLD;
@@ -61,7 +62,8 @@ fn suspects_bytes(report: &Report) -> u64 {
 fn page(found: &Found, all: bool) -> String {
     let report = &found.report;
     let process = &report.process;
-    let heading = format!("{}, pid {}, {}", shell(&found.path), process.pid, duration(process.duration_ns));
+    let heading =
+        format!("{}, pid {}, {}", shell(&found.path), process.pid, duration(process.duration_ns));
     let mut text = format!("{}\n", paint(HEADING, heading));
     if saw_nothing(report) {
         let line = "cenote saw no call of the driver's memory functions, so it can't say whether anything leaked; \
@@ -84,7 +86,11 @@ fn page(found: &Found, all: bool) -> String {
     }
     if report.truncated.leak_bytes > 0 {
         let rest = bytes(report.truncated.leak_bytes);
-        let _ = writeln!(text, "\n  {}", paint(QUIET, format!("and {rest} at sites that are not in the report")));
+        let _ = writeln!(
+            text,
+            "\n  {}",
+            paint(QUIET, format!("and {rest} at sites that are not in the report"))
+        );
     }
     text
 }
@@ -92,7 +98,10 @@ fn page(found: &Found, all: bool) -> String {
 fn verdict(report: &Report) -> String {
     let sites = suspects(report).count() as u64;
     let line = if sites > 0 {
-        paint(BAD, format!("suspects hold {} in {}", bytes(suspects_bytes(report)), plural(sites, "site")))
+        paint(
+            BAD,
+            format!("suspects hold {} in {}", bytes(suspects_bytes(report)), plural(sites, "site")),
+        )
     } else if all_leaks(report).next().is_none() {
         paint(GOOD, "nothing was live at exit")
     } else {
@@ -112,11 +121,21 @@ const CLASSES: &[LeakClass] = &[
 /// The name of a class, and what it means.
 fn wording(class: LeakClass) -> (&'static str, &'static str) {
     match class {
-        LeakClass::Growing => ("Growing", "likely a leak: the site keeps blocks from all over the run"),
-        LeakClass::NeverFreed => ("Never freed", "possibly a leak: allocated after start-up and still there at the end"),
-        LeakClass::StartUp => ("Start-up", "not a leak: allocated early or by a library that keeps its workspace"),
-        LeakClass::HeldByCache => ("Held by a cache", "not a leak: a caching allocator frees nothing at exit"),
-        LeakClass::FreedDuringExit => ("Freed during exit", "not a leak: freed by a static destructor"),
+        LeakClass::Growing => {
+            ("Growing", "likely a leak: the site keeps blocks from all over the run")
+        }
+        LeakClass::NeverFreed => {
+            ("Never freed", "possibly a leak: allocated after start-up and still there at the end")
+        }
+        LeakClass::StartUp => {
+            ("Start-up", "not a leak: allocated early or by a library that keeps its workspace")
+        }
+        LeakClass::HeldByCache => {
+            ("Held by a cache", "not a leak: a caching allocator frees nothing at exit")
+        }
+        LeakClass::FreedDuringExit => {
+            ("Freed during exit", "not a leak: freed by a static destructor")
+        }
     }
 }
 
@@ -128,7 +147,11 @@ fn of_class(report: &Report, class: LeakClass, all: bool) -> String {
     let sum = entries.iter().fold(0u64, |sum, (_, leak)| sum.saturating_add(leak.bytes));
     let (name, meaning) = wording(class);
     let style = if class.is_suspect() { WARN } else { HEADING };
-    let mut text = format!("\n{}  {}\n", paint(style, format!("{name}: {}", bytes(sum))), paint(QUIET, meaning));
+    let mut text = format!(
+        "\n{}  {}\n",
+        paint(style, format!("{name}: {}", bytes(sum))),
+        paint(QUIET, meaning)
+    );
     let shown = if all { entries.len() } else { ENTRIES };
     for (device, leak) in entries.iter().take(shown) {
         text.push_str(&entry(report, device.ordinal, leak, all));
@@ -142,7 +165,11 @@ fn of_class(report: &Report, class: LeakClass, all: bool) -> String {
 
 fn entry(report: &Report, device: u32, leak: &Leak, all: bool) -> String {
     let Some(site) = report.sites.get(leak.site as usize) else {
-        return format!("  {} in {} at an unknown site\n", bytes(leak.bytes), plural(leak.blocks, "block"));
+        return format!(
+            "  {} in {} at an unknown site\n",
+            bytes(leak.bytes),
+            plural(leak.blocks, "block")
+        );
     };
     let mut text = format!(
         "  {} in {}, GPU {device}, {}: {}\n",
@@ -176,9 +203,11 @@ fn evidence(leak: &Leak, site: &Site) -> String {
         LeakClass::Growing => format!(", in {} of 8 parts of the run", leak.parts_of_run),
         _ => String::new(),
     };
-    let kept = format!(", {} of {} ever allocated there", leak.blocks, plural(site.total_blocks, "block"));
+    let kept =
+        format!(", {} of {} ever allocated there", leak.blocks, plural(site.total_blocks, "block"));
     let sizes: Vec<_> = site.live_sizes.iter().take(2).map(|size| bytes(size.bytes)).collect();
-    let sizes = if sizes.is_empty() { String::new() } else { format!(", of {}", sizes.join(" and ")) };
+    let sizes =
+        if sizes.is_empty() { String::new() } else { format!(", of {}", sizes.join(" and ")) };
     cut(&format!("{when}{of}{kept}{sizes}"), 160)
 }
 

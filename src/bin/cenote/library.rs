@@ -22,11 +22,14 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let path = match named {
         Some(path) => path.to_owned(),
         None => installed().ok_or_else(|| {
-            cannot(format!("can't find {NAME}: it is neither beside this program nor in ../lib; \
-                            say where with --library or CENOTE_LIBRARY"))
+            cannot(format!(
+                "can't find {NAME}: it is neither beside this program nor in ../lib; \
+                            say where with --library or CENOTE_LIBRARY"
+            ))
         })?,
     };
-    let path = fs::canonicalize(&path).map_err(|error| cannot(format!("can't open {}: {error}", path.display())))?;
+    let path = fs::canonicalize(&path)
+        .map_err(|error| cannot(format!("can't open {}: {error}", path.display())))?;
     check(&path).map_err(|what| cannot(format!("can't preload {}: {what}", path.display())))?;
     Ok(path)
 }
@@ -42,7 +45,9 @@ fn installed() -> Option<PathBuf> {
 fn check(path: &Path) -> Result<(), String> {
     let text = path.to_str().ok_or("its path is not UTF-8")?;
     if text.contains([' ', ':']) {
-        return Err("LD_PRELOAD takes no path with a blank or a colon; copy it elsewhere".to_owned());
+        return Err(
+            "LD_PRELOAD takes no path with a blank or a colon; copy it elsewhere".to_owned()
+        );
     }
     let data = fs::read(path).map_err(|error| error.to_string())?;
     let elf = ElfFile64::<Endianness>::parse(&*data)
@@ -51,13 +56,17 @@ fn check(path: &Path) -> Result<(), String> {
         return Err("it is no shared library".to_owned());
     }
     if !is_this_machine(elf.architecture()) {
-        return Err(format!("it is built for {:?}, this is {}", elf.architecture(), env::consts::ARCH));
+        return Err(format!(
+            "it is built for {:?}, this is {}",
+            elf.architecture(),
+            env::consts::ARCH
+        ));
     }
-    if let (Some(needed), Some(have)) = (glibc_needed(&elf), glibc_of_this_machine()) {
-        if needed > have {
-            let ((n0, n1), (h0, h1)) = (needed, have);
-            return Err(format!("it needs glibc {n0}.{n1}, this machine has {h0}.{h1}"));
-        }
+    if let (Some(needed), Some(have)) = (glibc_needed(&elf), glibc_of_this_machine())
+        && needed > have
+    {
+        let ((n0, n1), (h0, h1)) = (needed, have);
+        return Err(format!("it needs glibc {n0}.{n1}, this machine has {h0}.{h1}"));
     }
     Ok(())
 }
@@ -79,8 +88,16 @@ pub(crate) fn glibc_needed(elf: &ElfFile64<'_, Endianness>) -> Option<(u32, u32)
 
 /// The newest version that this machine's libc defines.
 pub(crate) fn glibc_of_this_machine() -> Option<(u32, u32)> {
-    let folders = ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
-    let path = folders.iter().map(|folder| Path::new(folder).join("libc.so.6")).find(|p| p.is_file())?;
+    let folders = [
+        "/lib/x86_64-linux-gnu",
+        "/lib/aarch64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ];
+    let path =
+        folders.iter().map(|folder| Path::new(folder).join("libc.so.6")).find(|p| p.is_file())?;
     let data = fs::read(path).ok()?;
     versions(&ElfFile64::<Endianness>::parse(&*data).ok()?).into_iter().max()
 }
@@ -89,7 +106,8 @@ pub(crate) fn glibc_of_this_machine() -> Option<(u32, u32)> {
 fn versions(elf: &ElfFile64<'_, Endianness>) -> BTreeSet<(u32, u32)> {
     let (endian, data) = (elf.endian(), elf.data());
     let Ok(sections) = elf.elf_header().sections(endian, data) else { return BTreeSet::new() };
-    let strings = sections.iter().filter(|section| sections.section_name(endian, section) == Ok(b".dynstr"));
+    let strings =
+        sections.iter().filter(|section| sections.section_name(endian, section) == Ok(b".dynstr"));
     let strings = strings.filter_map(|section| section.data(endian, data).ok());
     let names = strings.flat_map(|strings| strings.split(|&byte| byte == 0));
     names.filter_map(|name| glibc_version(std::str::from_utf8(name).ok()?)).collect()
@@ -110,15 +128,21 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// From the options of `cenote run` and what the environment has already; an option wins over it.
-    pub(crate) fn new(library: &Path, conf: &[String], output: Option<&str>) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        library: &Path,
+        conf: &[String],
+        output: Option<&str>,
+    ) -> anyhow::Result<Self> {
         let library = library.to_string_lossy();
         let before = env::var("LD_PRELOAD").unwrap_or_default();
-        let others = before.split([':', ' ']).filter(|&entry| !entry.is_empty() && entry != library);
+        let others =
+            before.split([':', ' ']).filter(|&entry| !entry.is_empty() && entry != library);
         let preload: Vec<&str> = std::iter::once(&*library).chain(others).collect();
         let before = env::var("CENOTE_CONF").unwrap_or_default();
         // Of two pairs with one key the later counts.
         let pairs = std::iter::once(before.as_str()).chain(conf.iter().map(String::as_str));
-        let pairs: Vec<_> = pairs.map(|pair| pair.trim_matches(',')).filter(|pair| !pair.is_empty()).collect();
+        let pairs: Vec<_> =
+            pairs.map(|pair| pair.trim_matches(',')).filter(|pair| !pair.is_empty()).collect();
         let output = output.map(absolute).transpose()?;
         Ok(Environment { preload: preload.join(":"), conf: pairs.join(","), output })
     }
@@ -130,7 +154,10 @@ impl Environment {
             anstream::eprintln!("cenote: {problem}");
         }
         if settings.strict && !problems.is_empty() {
-            return Err(Failure::new(CANNOT_START, "not started, because of strict:true in CENOTE_CONF"));
+            return Err(Failure::new(
+                CANNOT_START,
+                "not started, because of strict:true in CENOTE_CONF",
+            ));
         }
         Ok(())
     }

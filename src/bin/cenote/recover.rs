@@ -58,7 +58,9 @@ fn recover_page(options: &Options, path: &Path, named: bool) -> anyhow::Result<(
     let file = match page::open(path) {
         Ok(file) => file,
         Err(error) if named => return Err(Failure::new(UNREADABLE, error).into()),
-        Err(error) => return Ok((json!({ "page": path, "error": error.to_string() }), format!("{error}\n"))),
+        Err(error) => {
+            return Ok((json!({ "page": path, "error": error.to_string() }), format!("{error}\n")));
+        }
     };
     let pid = file.page.pid.load(Relaxed);
     if file.page.state.load(Acquire) == State::Reported as u32 {
@@ -67,13 +69,21 @@ fn recover_page(options: &Options, path: &Path, named: bool) -> anyhow::Result<(
             fs::remove_file(path)?;
         }
         let line = format!("process {pid} wrote its report: {}\n", shell(Path::new(&report)));
-        return Ok((json!({ "page": path, "pid": pid, "state": "reported", "report": report }), line));
+        return Ok((
+            json!({ "page": path, "pid": pid, "state": "reported", "report": report }),
+            line,
+        ));
     }
     if file.owner_is_alive() {
         return of_the_living(options, path, &file, pid, named);
     }
     let report = recovered::report(file.page);
-    let written = recovered::write(file.page, &report, file.page.started_unix_ns.load(Relaxed), options.output.as_deref())?;
+    let written = recovered::write(
+        file.page,
+        &report,
+        file.page.started_unix_ns.load(Relaxed),
+        options.output.as_deref(),
+    )?;
     fs::remove_file(path)?;
     let line = format!("process {pid}: {0}\nnext: cenote summary {0}\n", shell(&written));
     Ok((json!({ "page": path, "pid": pid, "state": "recovered", "report": written }), line))
@@ -89,13 +99,21 @@ fn of_the_living(
     if options.live {
         let report = recovered::report(file.page);
         let text = summary::page(path, &report, false);
-        return Ok((json!({ "page": path, "pid": pid, "state": "running", "numbers": report }), text));
+        return Ok((
+            json!({ "page": path, "pid": pid, "state": "running", "numbers": report }),
+            text,
+        ));
     }
     if named && !path_is_folder(options) {
-        let message = format!("process {pid} still runs and will write its report itself; --live shows its numbers now");
+        let message = format!(
+            "process {pid} still runs and will write its report itself; --live shows its numbers now"
+        );
         return Err(Failure::new(UNREADABLE, message).into());
     }
-    Ok((json!({ "page": path, "pid": pid, "state": "running" }), format!("process {pid} still runs\n")))
+    Ok((
+        json!({ "page": path, "pid": pid, "state": "running" }),
+        format!("process {pid} still runs\n"),
+    ))
 }
 
 fn path_is_folder(options: &Options) -> bool {

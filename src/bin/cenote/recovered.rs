@@ -58,7 +58,8 @@ fn configuration(given: &str) -> BTreeMap<String, String> {
 fn process(page: &PageLayout) -> Process {
     let started_unix_ns = page.started_unix_ns.load(Relaxed);
     let command = page.command.get();
-    let words = command.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+    let words =
+        command.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
     let mut command: Vec<String> = words.collect();
     // Each argument ends with a zero byte, so the last one is followed by an empty word.
     command.pop_if(|word| word.is_empty());

@@ -44,9 +44,11 @@ pub(crate) fn read(path: &Path) -> Result<Found, Failure> {
 
 /// Other JSON in the folder is passed over; a report that can't be read is not.
 fn load_folder(folder: &Path) -> anyhow::Result<Vec<Found>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("can't list {}", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("can't list {}", folder.display()))?;
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
     paths.sort();
     let mut found = Vec::new();
     for path in paths {
@@ -76,5 +78,7 @@ pub(crate) fn is_of_an_exit(report: &Report) -> bool {
 /// Whether no call was seen at all. Such a report must not read as "no leaks".
 pub(crate) fn saw_nothing(report: &Report) -> bool {
     let called = report.coverage.calls.values().any(|&calls| calls > 0);
-    !called && report.sites.is_empty() && report.devices.iter().all(|d| d.memory.peak_live_bytes == 0)
+    !called
+        && report.sites.is_empty()
+        && report.devices.iter().all(|d| d.memory.peak_live_bytes == 0)
 }

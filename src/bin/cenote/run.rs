@@ -66,7 +66,11 @@ fn own_status(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-fn execute(command: &[String], environment: &Environment, folder: &Path) -> anyhow::Result<ExitStatus> {
+fn execute(
+    command: &[String],
+    environment: &Environment,
+    folder: &Path,
+) -> anyhow::Result<ExitStatus> {
     let mut relay = Relay::new().context("can't catch signals")?;
     let (program, arguments) = command.split_first().context("no command")?;
     let mut job = Command::new(program);
@@ -108,7 +112,9 @@ fn collect_page(path: &Path, started_unix_ns: u64) -> anyhow::Result<Option<Foun
     }
     if file.owner_is_alive() {
         let pid = page.pid.load(std::sync::atomic::Ordering::Relaxed);
-        anstream::eprintln!("cenote: process {pid} outlives the job; it writes its report when it ends");
+        anstream::eprintln!(
+            "cenote: process {pid} outlives the job; it writes its report when it ends"
+        );
         return Ok(None);
     }
     let report = recovered::report(page);

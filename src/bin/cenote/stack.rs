@@ -7,7 +7,8 @@ use crate::render::cut;
 /// Longest name that is shown whole.
 const NAME: usize = 96;
 /// Starts of the runtime's own functions, which a statically linked program has inside.
-const RUNTIME: &[&str] = &["cuMem", "__cudart", "libcudart_static", "cudaMalloc", "cudaHostAlloc", "cudart::"];
+const RUNTIME: &[&str] =
+    &["cuMem", "__cudart", "libcudart_static", "cudaMalloc", "cudaHostAlloc", "cudart::"];
 /// Frames of PyTorch's cache: of interest only where nothing else is known.
 const CACHE: &str = "CachingAllocator";
 

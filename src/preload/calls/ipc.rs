@@ -111,11 +111,13 @@ impl Process {
     /// # Safety
     /// `pointer` is null or valid for a write.
     unsafe fn open(
-        &self,
+        &'static self,
         pointer: *mut DevicePtr,
         handle: IpcHandle,
         call: impl FnOnce(IpcHandle) -> CuResult,
     ) -> CuResult {
+        // A process that only opens what others made uses the device too.
+        self.context();
         let (handle, offset) = unveil(handle).unwrap_or((handle, 0));
         let code = call(handle);
         if code.is_ok() && !pointer.is_null() {

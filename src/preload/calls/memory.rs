@@ -44,8 +44,8 @@ fn allocate(
 ) -> Result<DevicePtr, CuResult> {
     let block = process.block(Kind::Pooled, context.device, bytes, context.index);
     let mut answer = context.pool.allocate(bytes, u64::from(block.site) + 1);
-    if answer == Err(Failure::OutOfMemory) && !context.pool.is_capturing() {
-        process.release_device(context.device);
+    let refused = answer == Err(Failure::OutOfMemory) && !context.pool.is_capturing();
+    if refused && process.release_device(context.device) {
         answer = context.pool.allocate(bytes, u64::from(block.site) + 1);
     }
     match answer {

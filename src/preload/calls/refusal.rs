@@ -16,21 +16,17 @@ impl Process {
     pub(in super::super) fn take_budget(&self, device: u32, bytes: u64) -> bool {
         let budget = self.budget(device);
         budget.take(bytes) || {
-            self.release_device(device);
-            budget.take(bytes)
+            self.release_device(device) && budget.take(bytes)
         }
     }
 
-    /// Every pool of a device gives back what is cached.
-    pub(in super::super) fn release_device(&self, device: u32) {
+    /// Every pool of a device gives back what is cached. True if there was anything.
+    pub(in super::super) fn release_device(&self, device: u32) -> bool {
         if phase() != Phase::Awake {
-            return;
+            return false;
         }
-        for context in self.contexts.living() {
-            if context.device == device {
-                context.pool.release_all();
-            }
-        }
+        let here = self.contexts.living().into_iter().filter(|context| context.device == device);
+        here.fold(false, |released, context| context.pool.release_all() || released)
     }
 
     /// Calls the driver for memory that the pool does not serve. If it has none, the pools give back what they can and it is
@@ -42,11 +38,8 @@ impl Process {
     ) -> CuResult {
         let code = call();
         let Some(context) = context.filter(|_| code == CuResult::OUT_OF_MEMORY) else { return code };
-        if context.pool.is_capturing() {
-            return code;
-        }
-        self.release_device(context.device);
-        call()
+        let released = !context.pool.is_capturing() && self.release_device(context.device);
+        if released { call() } else { code }
     }
 
     /// An allocation is refused: writes the account, and the report.

@@ -88,7 +88,10 @@ impl Text {
 
 /// Copies host bytes in.
 pub(crate) fn read_host(from: *const c_void, len: usize) -> Outcome<Vec<u8>> {
-    if from.is_null() && len > 0 {
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    if from.is_null() {
         return Err(Code::INVALID_VALUE);
     }
     let mut bytes = vec![0u8; len];

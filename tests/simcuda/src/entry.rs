@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which default stream a function means by stream 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Default0 {
+pub(crate) enum DefaultStream {
     Legacy,
     PerThread,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) asked: &'static str,
     /// The CUDA version that brought this ABI.
     pub(crate) since: i32,
-    pub(crate) stream: Default0,
+    pub(crate) stream: DefaultStream,
     pub(crate) address: Address,
     calls: AtomicU64,
 }
@@ -39,7 +39,7 @@ impl Entry {
         address: *const c_void,
     ) -> Entry {
         let per_thread = ends_with_ptsz(name.as_bytes());
-        let stream = if per_thread { Default0::PerThread } else { Default0::Legacy };
+        let stream = if per_thread { DefaultStream::PerThread } else { DefaultStream::Legacy };
         Entry { name, asked, since, stream, address: Address(address), calls: AtomicU64::new(0) }
     }
 

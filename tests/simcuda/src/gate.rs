@@ -30,7 +30,8 @@ pub(crate) fn call(
 ) -> u32 {
     let nth = entry.count();
     let outcome = process::check(entry.name, needs == Needs::Init).and_then(|()| {
-        let outcome = settings().faults.apply(entry.name, nth).and_then(|()| guarded(entry.name, body));
+        let outcome =
+            settings().faults.apply(entry.name, nth).and_then(|()| guarded(entry.name, body));
         if outcome.is_err() {
             arguments.iter().for_each(|(_, argument)| argument.failed());
         }

@@ -2,7 +2,7 @@
 //! violation.
 
 use crate::code::{Code, Outcome};
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::state::Sim;
 use crate::thread;
 use crate::timeline::{Event, Role};
@@ -14,10 +14,10 @@ const PER_THREAD: u64 = 2;
 
 impl Sim {
     /// The stream that a handle names; 0 means the default stream of the function called.
-    pub(crate) fn stream_named(&mut self, handle: u64, default: Default0) -> Outcome<u64> {
+    pub(crate) fn stream_named(&mut self, handle: u64, default: DefaultStream) -> Outcome<u64> {
         let role = match (handle, default) {
-            (LEGACY, _) | (0, Default0::Legacy) => Role::Legacy,
-            (PER_THREAD, _) | (0, Default0::PerThread) => Role::PerThread(thread::id()),
+            (LEGACY, _) | (0, DefaultStream::Legacy) => Role::Legacy,
+            (PER_THREAD, _) | (0, DefaultStream::PerThread) => Role::PerThread(thread::id()),
             _ if self.timeline.stream(handle).is_some() => return Ok(handle),
             _ => {
                 violation!("use of the stream {handle:#x}, which is destroyed or unknown");

@@ -4,14 +4,14 @@
 //! and it is strict: wrong use is a *violation*, which is printed, written to a file and counted.
 //!
 //! Bottom-up:
-//! - [`code`], [`abi`], [`settings`], [`violation`], [`log`], [`thread`], [`clock`], [`mmap`]: the
+//! - `code`, `abi`, `settings`, `violation`, `log`, `thread`, `clock`, `mmap`: the
 //!   ground that everything stands on.
-//! - [`spans`], [`heap`], [`physical`], [`memory`], [`vmm`], [`pool`], [`host`], [`ipc`],
-//!   [`sharing`], [`address`]: memory.
-//! - [`timeline`], [`ordering`], [`operation`], [`capture`], [`graph`]: work.
-//! - [`context`], [`handles`], [`state`]: what holds both together.
-//! - [`entry`], [`gate`], [`faults`], [`process`]: what surrounds each exported function.
-//! - [`api`]: the exported functions, and nothing else.
+//! - `spans`, `heap`, `physical`, `memory`, `vmm`, `pool`, `host`, `ipc`,
+//!   `sharing`, `address`: memory.
+//! - `timeline`, `ordering`, `operation`, `capture`, `graph`: work.
+//! - `context`, `handles`, `state`: what holds both together.
+//! - `entry`, `gate`, `faults`, `process`: what surrounds each exported function.
+//! - `api`: the exported functions, and nothing else.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![warn(unreachable_pub, missing_debug_implementations)]

@@ -9,11 +9,18 @@ use super::Check;
 const NAME: &str = "libcuda.so.1";
 /// Where the loader looks in the end.
 const FOLDERS: &[&str] = &[
-    "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-    "/lib64", "/usr/lib64", "/lib", "/usr/lib",
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
 ];
 /// Where containers and WSL have it, often outside of the loader's view.
-const ELSEWHERE: &[&str] = &["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/cuda/compat"];
+const ELSEWHERE: &[&str] =
+    &["/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/cuda/compat"];
 
 pub(super) fn check() -> Vec<Check> {
     let mut checks = vec![library()];
@@ -33,11 +40,18 @@ fn library() -> Check {
         ),
         Some(path) => {
             let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-            let text = if real == path { path.display().to_string() } else { format!("{} -> {}", path.display(), real.display()) };
+            let text = if real == path {
+                path.display().to_string()
+            } else {
+                format!("{} -> {}", path.display(), real.display())
+            };
             Check::ok("driver", text)
         }
         None => {
-            let hidden = ELSEWHERE.iter().map(|folder| Path::new(folder).join(NAME)).find(|path| path.exists());
+            let hidden = ELSEWHERE
+                .iter()
+                .map(|folder| Path::new(folder).join(NAME))
+                .find(|path| path.exists());
             match hidden.as_deref().and_then(Path::parent) {
                 Some(folder) => Check::fail(
                     "driver",
@@ -58,7 +72,8 @@ fn found_by_the_loader() -> Option<PathBuf> {
     let path = env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let named = path.split([':', ';']).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     let named = named.map(|folder| folder.join(NAME)).find(|path| path.is_file());
-    let fallback = || FOLDERS.iter().map(|folder| Path::new(folder).join(NAME)).find(|path| path.is_file());
+    let fallback =
+        || FOLDERS.iter().map(|folder| Path::new(folder).join(NAME)).find(|path| path.is_file());
     named.or_else(in_cache).or_else(fallback)
 }
 

@@ -62,7 +62,9 @@ impl Check {
 pub(crate) fn doctor(options: &Options) -> anyhow::Result<Outcome> {
     let mut checks = vec![match library::find(options.library.as_deref()) {
         Ok(path) => Check::ok("library", path.display().to_string()),
-        Err(failure) => Check::fail("library", failure.to_string(), "install it, or name it with --library"),
+        Err(failure) => {
+            Check::fail("library", failure.to_string(), "install it, or name it with --library")
+        }
     }];
     checks.extend(driver::check());
     checks.extend(surroundings::check());
@@ -70,8 +72,11 @@ pub(crate) fn doctor(options: &Options) -> anyhow::Result<Outcome> {
         checks.extend(target::check(program));
     }
     let failed = checks.iter().any(|check| check.level == Level::Fail);
-    let mut outcome =
-        if options.json { Outcome::json(&checks)? } else { Outcome::of(checks.iter().map(line).collect()) };
+    let mut outcome = if options.json {
+        Outcome::json(&checks)?
+    } else {
+        Outcome::of(checks.iter().map(line).collect())
+    };
     outcome.status = if failed { FAILED } else { 0 };
     Ok(outcome)
 }

@@ -21,15 +21,26 @@ const DRIVER_NAME: &[u8] = b"libcuda.so.1";
 
 pub(super) fn check(program: &str) -> Vec<Check> {
     let Some(mut path) = which(program) else {
-        return vec![Check::fail("program", format!("can't find {program}"), "check its name and PATH")];
+        return vec![Check::fail(
+            "program",
+            format!("can't find {program}"),
+            "check its name and PATH",
+        )];
     };
     let mut checks = Vec::new();
     for _ in 0..SCRIPTS {
         let Some((interpreter, script)) = interpreter(&path) else { break };
-        checks.push(Check::ok("program", format!("{} is a script, run by {interpreter}", path.display())));
+        checks.push(Check::ok(
+            "program",
+            format!("{} is a script, run by {interpreter}", path.display()),
+        ));
         let Some(found) = which(&script) else {
             let text = format!("can't find {script}, which runs it");
-            checks.push(Check::fail("program", text, "install it, or mend the first line of the script"));
+            checks.push(Check::fail(
+                "program",
+                text,
+                "install it, or mend the first line of the script",
+            ));
             return checks;
         };
         path = found;
@@ -37,7 +48,11 @@ pub(super) fn check(program: &str) -> Vec<Check> {
     checks.extend(privileges(&path));
     match fs::read(&path) {
         Ok(data) => checks.extend(binary(&path, &data)),
-        Err(error) => checks.push(Check::warn("program", format!("can't read {}: {error}", path.display()), "")),
+        Err(error) => checks.push(Check::warn(
+            "program",
+            format!("can't read {}: {error}", path.display()),
+            "",
+        )),
     }
     checks
 }
@@ -49,7 +64,8 @@ fn which(program: &str) -> Option<PathBuf> {
     }
     let path = env::var_os("PATH")?;
     let is_program = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        fs::metadata(path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
     env::split_paths(&path).map(|folder| folder.join(program)).find(is_program)
 }
@@ -62,7 +78,9 @@ fn interpreter(path: &Path) -> Option<(String, String)> {
     let line = String::from_utf8_lossy(line).trim().to_owned();
     let mut words = line.split_whitespace();
     let first = words.next()?;
-    let by_env = first.ends_with("/env").then(|| words.find(|word| !word.starts_with('-') && !word.contains('=')));
+    let by_env = first
+        .ends_with("/env")
+        .then(|| words.find(|word| !word.starts_with('-') && !word.contains('=')));
     let program = by_env.flatten().unwrap_or(first).to_owned();
     Some((line, program))
 }
@@ -70,11 +88,13 @@ fn interpreter(path: &Path) -> Option<(String, String)> {
 /// The loader preloads nothing into a program that has more rights than its user.
 fn privileges(path: &Path) -> Option<Check> {
     let mode = fs::metadata(path).ok()?.permissions().mode();
-    (mode & 0o6000 != 0).then(|| Check::fail(
-        "program",
-        format!("{} is setuid or setgid: the loader ignores LD_PRELOAD", path.display()),
-        "run a copy without these bits",
-    ))
+    (mode & 0o6000 != 0).then(|| {
+        Check::fail(
+            "program",
+            format!("{} is setuid or setgid: the loader ignores LD_PRELOAD", path.display()),
+            "run a copy without these bits",
+        )
+    })
 }
 
 fn binary(path: &Path, data: &[u8]) -> Vec<Check> {
@@ -88,7 +108,10 @@ fn binary(path: &Path, data: &[u8]) -> Vec<Check> {
         return vec![Check::fail("program", text, "use a build for this machine")];
     }
     let endian = elf.endian();
-    let loader = elf.elf_program_headers().iter().find_map(|header| header.interpreter(endian, data).ok()?);
+    let loader = elf
+        .elf_program_headers()
+        .iter()
+        .find_map(|header| header.interpreter(endian, data).ok()?);
     let Some(loader) = loader else {
         return vec![Check::fail(
             "program",
@@ -97,7 +120,11 @@ fn binary(path: &Path, data: &[u8]) -> Vec<Check> {
         )];
     };
     if String::from_utf8_lossy(loader).contains("musl") {
-        return vec![Check::fail("program", format!("{name} runs on musl, and the library needs glibc"), "use a glibc build or image")];
+        return vec![Check::fail(
+            "program",
+            format!("{name} runs on musl, and the library needs glibc"),
+            "use a glibc build or image",
+        )];
     }
     let linked = Linked::of(&elf);
     let mut checks = vec![door(&name.to_string(), &linked, data)];
@@ -114,13 +141,26 @@ fn door(name: &str, linked: &Linked, data: &[u8]) -> Check {
     let needs = |start: &str| linked.needed.iter().find(|library| library.starts_with(start));
     let searched = &data[..data.len().min(SEARCHED as usize)];
     if let Some(runtime) = needs("libcudart") {
-        Check::ok("program", format!("{name} uses {runtime}: seen through the driver entry points that it looks up"))
+        Check::ok(
+            "program",
+            format!("{name} uses {runtime}: seen through the driver entry points that it looks up"),
+        )
     } else if let Some(driver) = needs("libcuda.so") {
         Check::ok("program", format!("{name} uses {driver} itself: seen by name"))
     } else if contains(searched, DRIVER_NAME) {
-        Check::ok("program", format!("{name} has the CUDA runtime inside: seen through the entry points that it looks up"))
+        Check::ok(
+            "program",
+            format!(
+                "{name} has the CUDA runtime inside: seen through the entry points that it looks up"
+            ),
+        )
     } else {
-        Check::ok("program", format!("{name} does not name CUDA; it can be preloaded, and what it loads or starts is seen"))
+        Check::ok(
+            "program",
+            format!(
+                "{name} does not name CUDA; it can be preloaded, and what it loads or starts is seen"
+            ),
+        )
     }
 }
 
@@ -150,12 +190,15 @@ impl Linked {
         let Ok(Some((entries, strings))) = sections.dynamic(endian, data) else { return linked };
         let strings = sections.strings(endian, data, strings).unwrap_or_default();
         for entry in entries {
-            let text = || Some(String::from_utf8_lossy(entry.string(endian, strings).ok()?).into_owned());
+            let text =
+                || Some(String::from_utf8_lossy(entry.string(endian, strings).ok()?).into_owned());
             let tag: u64 = entry.d_tag(endian);
             if tag == u64::from(elf::DT_NEEDED) {
                 linked.needed.extend(text());
             } else if tag == u64::from(elf::DT_RPATH) || tag == u64::from(elf::DT_RUNPATH) {
-                linked.run_paths.extend(text().iter().flat_map(|paths| paths.split(':')).map(str::to_owned));
+                linked
+                    .run_paths
+                    .extend(text().iter().flat_map(|paths| paths.split(':')).map(str::to_owned));
             }
         }
         linked

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::abi::{In, Out};
 use crate::capture::Mode;
 use crate::code::Outcome;
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::state;
 use crate::thread;
@@ -13,35 +13,47 @@ use crate::thread;
 exports! {
     /// The ABI of CUDA 10.0, without a mode: global.
     [Init] cuStreamBeginCapture as "cuStreamBeginCapture" 10000 (stream: u64) {
-        begin(stream, 0, Default0::Legacy)
+        begin(stream, 0, DefaultStream::Legacy)
     }
 
     [Init] cuStreamBeginCapture_ptsz as "cuStreamBeginCapture" 10000 (stream: u64) {
-        begin(stream, 0, Default0::PerThread)
+        begin(stream, 0, DefaultStream::PerThread)
     }
 
     [Init] cuStreamBeginCapture_v2 as "cuStreamBeginCapture" 10010 (stream: u64, mode: u32) {
-        begin(stream, mode, Default0::Legacy)
+        begin(stream, mode, DefaultStream::Legacy)
     }
 
     [Init] cuStreamBeginCapture_v2_ptsz as "cuStreamBeginCapture" 10010 (stream: u64, mode: u32) {
-        begin(stream, mode, Default0::PerThread)
+        begin(stream, mode, DefaultStream::PerThread)
     }
 
     [Init] cuStreamEndCapture as "cuStreamEndCapture" 10000 (stream: u64, graph: Out<u64>) {
-        end(stream, graph, Default0::Legacy)
+        end(stream, graph, DefaultStream::Legacy)
     }
 
     [Init] cuStreamEndCapture_ptsz as "cuStreamEndCapture" 10000 (stream: u64, graph: Out<u64>) {
-        end(stream, graph, Default0::PerThread)
+        end(stream, graph, DefaultStream::PerThread)
     }
 
     [Init] cuStreamIsCapturing as "cuStreamIsCapturing" 10000 (stream: u64, status: Out<u32>) {
-        is_capturing(stream, status, Default0::Legacy)
+        is_capturing(stream, status, DefaultStream::Legacy)
     }
 
     [Init] cuStreamIsCapturing_ptsz as "cuStreamIsCapturing" 10000 (stream: u64, status: Out<u32>) {
-        is_capturing(stream, status, Default0::PerThread)
+        is_capturing(stream, status, DefaultStream::PerThread)
+    }
+
+    [Init] cuStreamGetCaptureInfo as "cuStreamGetCaptureInfo" 10010 (
+        stream: u64, status: Out<u32>, id: Out<u64>
+    ) {
+        give_info(stream, status, id, DefaultStream::Legacy)
+    }
+
+    [Init] cuStreamGetCaptureInfo_ptsz as "cuStreamGetCaptureInfo" 10010 (
+        stream: u64, status: Out<u32>, id: Out<u64>
+    ) {
+        give_info(stream, status, id, DefaultStream::PerThread)
     }
 
     /// The graph and its dependencies are not given: there is no graph before the end here.
@@ -49,15 +61,20 @@ exports! {
         stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>,
         dependencies: Out<*const c_void>, count: Out<usize>
     ) {
-        let mut machine = state::lock()?;
-        let stream = machine.stream_named(stream, Default0::Legacy)?;
-        let (now, capture) = machine.capture_status(stream);
-        status.set(now)?;
-        id.set_if_wanted(capture);
         graph.set_if_wanted(0);
         dependencies.set_if_wanted(std::ptr::null());
         count.set_if_wanted(0);
-        Ok(())
+        give_info(stream, status, id, DefaultStream::Legacy)
+    }
+
+    [Init] cuStreamGetCaptureInfo_v2_ptsz as "cuStreamGetCaptureInfo" 11030 (
+        stream: u64, status: Out<u32>, id: Out<u64>, graph: Out<u64>,
+        dependencies: Out<*const c_void>, count: Out<usize>
+    ) {
+        graph.set_if_wanted(0);
+        dependencies.set_if_wanted(std::ptr::null());
+        count.set_if_wanted(0);
+        give_info(stream, status, id, DefaultStream::PerThread)
     }
 
     [Init] cuThreadExchangeStreamCaptureMode as "cuThreadExchangeStreamCaptureMode" 10010 (
@@ -68,7 +85,7 @@ exports! {
     }
 }
 
-fn begin(stream: u64, mode: u32, default: Default0) -> Outcome {
+fn begin(stream: u64, mode: u32, default: DefaultStream) -> Outcome {
     let mode = Mode::from_number(mode)?;
     let mut machine = state::lock()?;
     let stream = machine.stream_named(stream, default)?;
@@ -76,7 +93,7 @@ fn begin(stream: u64, mode: u32, default: Default0) -> Outcome {
 }
 
 /// A capture that failed gives a null graph.
-fn end(stream: u64, graph: Out<u64>, default: Default0) -> Outcome {
+fn end(stream: u64, graph: Out<u64>, default: DefaultStream) -> Outcome {
     graph.required()?;
     let mut machine = state::lock()?;
     let stream = machine.stream_named(stream, default)?;
@@ -85,9 +102,17 @@ fn end(stream: u64, graph: Out<u64>, default: Default0) -> Outcome {
     ended.map(drop)
 }
 
-fn is_capturing(stream: u64, status: Out<u32>, default: Default0) -> Outcome {
+fn is_capturing(stream: u64, status: Out<u32>, default: DefaultStream) -> Outcome {
     let mut machine = state::lock()?;
     let stream = machine.stream_named(stream, default)?;
     machine.respect_implicit_order(stream, "cuStreamIsCapturing")?;
     status.set(machine.capture_status(stream).0)
+}
+
+fn give_info(stream: u64, status: Out<u32>, id: Out<u64>, default: DefaultStream) -> Outcome {
+    let mut machine = state::lock()?;
+    let stream = machine.stream_named(stream, default)?;
+    let (now, capture) = machine.capture_status(stream);
+    id.set_if_wanted(capture);
+    status.set(now)
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::abi::read_host;
 use crate::capture::Hazard;
 use crate::code::{Code, Outcome};
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::operation::Operation;
 use crate::state;
@@ -37,7 +37,7 @@ exports! {
     ) {
         let operation = download(to, from, len)?;
         let mut machine = state::lock_for_launch()?;
-        let stream = machine.stream_named(stream, Default0::Legacy)?;
+        let stream = machine.stream_named(stream, DefaultStream::Legacy)?;
         let end = machine.enqueue(stream, operation, "cuMemcpyDtoHAsync")?;
         match end {
             Some(end) if machine.host.at(to as u64).is_none() => machine.wait_until(end).map(drop),
@@ -65,14 +65,14 @@ fn download(to: *mut c_void, from: u64, len: usize) -> Outcome<Operation> {
 
 fn run(operation: Operation, stream: u64, call: &str) -> Outcome {
     let mut machine = state::lock_for_launch()?;
-    let stream = machine.stream_named(stream, Default0::Legacy)?;
+    let stream = machine.stream_named(stream, DefaultStream::Legacy)?;
     machine.enqueue(stream, operation, call).map(drop)
 }
 
 fn run_and_wait(operation: Operation, call: &str) -> Outcome {
     let mut machine = state::lock_for_launch()?;
     machine.respect_captures(Hazard::Unsafe, call)?;
-    let stream = machine.stream_named(0, Default0::Legacy)?;
+    let stream = machine.stream_named(0, DefaultStream::Legacy)?;
     match machine.enqueue(stream, operation, call)? {
         Some(end) => machine.wait_until(end).map(drop),
         None => Ok(()),

@@ -4,7 +4,7 @@ use crate::abi::Out;
 use crate::capture::Hazard;
 use crate::clock::Time;
 use crate::code::{Code, Outcome};
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::state::{self, Sim};
 
@@ -30,11 +30,11 @@ exports! {
     }
 
     [Init] cuEventRecord as "cuEventRecord" 2000 (event: u64, stream: u64) {
-        record(event, stream, Default0::Legacy)
+        record(event, stream, DefaultStream::Legacy)
     }
 
     [Init] cuEventRecord_ptsz as "cuEventRecord" 7000 (event: u64, stream: u64) {
-        record(event, stream, Default0::PerThread)
+        record(event, stream, DefaultStream::PerThread)
     }
 
     [Init] cuEventQuery as "cuEventQuery" 2000 (event: u64) {
@@ -56,7 +56,7 @@ exports! {
     }
 }
 
-fn record(event: u64, stream: u64, default: Default0) -> Outcome {
+fn record(event: u64, stream: u64, default: DefaultStream) -> Outcome {
     let mut machine = state::lock()?;
     let stream = machine.stream_named(stream, default)?;
     machine.record_event(event, stream)

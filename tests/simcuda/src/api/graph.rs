@@ -1,7 +1,7 @@
 //! Graphs.
 
 use crate::abi::Out;
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::state;
 
@@ -19,7 +19,7 @@ exports! {
 
     [Init] cuGraphLaunch as "cuGraphLaunch" 10000 (exec: u64, stream: u64) {
         let mut machine = state::lock_for_launch()?;
-        let stream = machine.stream_named(stream, Default0::Legacy)?;
+        let stream = machine.stream_named(stream, DefaultStream::Legacy)?;
         machine.launch_graph(exec, stream)
     }
 

@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use crate::abi::{Out, Text};
 use crate::api::entries;
 use crate::code::{Code, Outcome};
-use crate::entry::{Address, Default0, Entry};
+use crate::entry::{Address, DefaultStream, Entry};
 use crate::gate::exports;
 use crate::settings::{Settings, settings};
 
@@ -61,23 +61,25 @@ pub(crate) fn find(
     version: i32,
     flags: u64,
 ) -> Result<Address, Status> {
-    let exists = |entry: &&Entry| entry.asked == symbol && entry.since <= settings.driver_version;
-    let missing = settings.missing.iter().any(|name| name == symbol);
-    let known: Vec<&Entry> = if missing { Vec::new() } else { entries().filter(exists).collect() };
-    if known.is_empty() {
-        let stub = settings.stubs && !missing && symbol.starts_with("cu");
-        return if stub {
-            Ok(Address(stub_function as *const c_void))
-        } else {
-            Err(Status::SymbolNotFound)
-        };
+    let is_missing = |name: &str| settings.missing.iter().any(|missing| missing == name);
+    if is_missing(symbol) {
+        return Err(Status::SymbolNotFound);
     }
-    let fits = |entry: &&&Entry| {
-        let stream_fits =
-            entry.stream == Default0::Legacy || flags & PER_THREAD_DEFAULT_STREAM != 0;
-        entry.since <= version && stream_fits
+    let exists = |entry: &&Entry| {
+        entry.asked == symbol && entry.since <= settings.driver_version && !is_missing(entry.name)
     };
-    let best = known.iter().filter(fits).max_by(|a, b| rank(a).cmp(&rank(b)));
+    let known: Vec<&Entry> = entries().filter(exists).collect();
+    if known.is_empty() && settings.stubs && symbol.starts_with("cu") {
+        return Ok(Address(stub_function as *const c_void));
+    }
+    if known.is_empty() {
+        return Err(Status::SymbolNotFound);
+    }
+    let per_thread = flags & PER_THREAD_DEFAULT_STREAM != 0;
+    let fits = |entry: &&Entry| {
+        entry.since <= version && (per_thread || entry.stream == DefaultStream::Legacy)
+    };
+    let best = known.into_iter().filter(fits).max_by(|a, b| rank(a).cmp(&rank(b)));
     best.map(|entry| Address(entry.address.0)).ok_or(Status::VersionNotSufficient)
 }
 
@@ -85,7 +87,7 @@ pub(crate) fn find(
 /// 7000, so the name without `_ptsz` tells the ABI, not the version.
 fn rank(entry: &Entry) -> (&str, bool) {
     let abi = entry.name.strip_suffix("_ptsz").unwrap_or(entry.name);
-    (abi, entry.stream == Default0::PerThread)
+    (abi, entry.stream == DefaultStream::PerThread)
 }
 
 /// What `SIMCUDA_STUBS` gives for functions that do not exist here.
@@ -158,6 +160,8 @@ mod tests {
             Settings { missing: vec!["cuMemAlloc".into()], stubs: true, ..Settings::defaults() };
         assert_eq!(find(&without, "cuMemAlloc", 3020, 0).map(name_of), Err(Status::SymbolNotFound));
         assert!(find(&without, "cuNoSuchThing", 3020, 0).is_ok());
+        let before = Settings { missing: vec!["cuMemAlloc_v2".into()], ..Settings::defaults() };
+        assert_eq!(find(&before, "cuMemAlloc", 3020, 0).map(name_of), Ok("cuMemAlloc"));
         assert!(find(&without, "nvNoSuchThing", 3020, 0).is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::abi::{In, Location, Out, OutAddress, PoolProps};
 use crate::code::{Code, Outcome};
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::state;
 
@@ -12,33 +12,33 @@ exports! {
     [Init] cuMemAllocAsync as "cuMemAllocAsync" 11020 (
         address: OutAddress, bytesize: usize, stream: u64
     ) {
-        allocate(address, bytesize, None, stream, Default0::Legacy)
+        allocate(address, bytesize, None, stream, DefaultStream::Legacy)
     }
 
     [Init] cuMemAllocAsync_ptsz as "cuMemAllocAsync" 11020 (
         address: OutAddress, bytesize: usize, stream: u64
     ) {
-        allocate(address, bytesize, None, stream, Default0::PerThread)
+        allocate(address, bytesize, None, stream, DefaultStream::PerThread)
     }
 
     [Init] cuMemAllocFromPoolAsync as "cuMemAllocFromPoolAsync" 11020 (
         address: OutAddress, bytesize: usize, pool: u64, stream: u64
     ) {
-        allocate(address, bytesize, Some(pool), stream, Default0::Legacy)
+        allocate(address, bytesize, Some(pool), stream, DefaultStream::Legacy)
     }
 
     [Init] cuMemAllocFromPoolAsync_ptsz as "cuMemAllocFromPoolAsync" 11020 (
         address: OutAddress, bytesize: usize, pool: u64, stream: u64
     ) {
-        allocate(address, bytesize, Some(pool), stream, Default0::PerThread)
+        allocate(address, bytesize, Some(pool), stream, DefaultStream::PerThread)
     }
 
     [Init] cuMemFreeAsync as "cuMemFreeAsync" 11020 (address: u64, stream: u64) {
-        free(address, stream, Default0::Legacy)
+        free(address, stream, DefaultStream::Legacy)
     }
 
     [Init] cuMemFreeAsync_ptsz as "cuMemFreeAsync" 11020 (address: u64, stream: u64) {
-        free(address, stream, Default0::PerThread)
+        free(address, stream, DefaultStream::PerThread)
     }
 
     [Init] cuDeviceGetDefaultMemPool as "cuDeviceGetDefaultMemPool" 11020 (
@@ -85,7 +85,7 @@ fn allocate(
     size: usize,
     pool: Option<u64>,
     stream: u64,
-    default: Default0,
+    default: DefaultStream,
 ) -> Outcome {
     address.0.required()?;
     let mut machine = state::lock()?;
@@ -105,7 +105,7 @@ fn allocate(
     address.0.set(answer?)
 }
 
-fn free(address: u64, stream: u64, default: Default0) -> Outcome {
+fn free(address: u64, stream: u64, default: DefaultStream) -> Outcome {
     if address == 0 {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use crate::abi::{Out, Text};
 use crate::api::{event, lookup};
 use crate::capture::{Hazard, Mode};
 use crate::code::{Code, Outcome};
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::state;
 use crate::thread;
@@ -58,14 +58,14 @@ exports! {
         stream: u64, graph: u64, dependencies: *const c_void, edges: *const c_void, count: usize,
         mode: u32
     ) {
-        begin_to_graph(stream, graph, mode, Default0::Legacy)
+        begin_to_graph(stream, graph, mode, DefaultStream::Legacy)
     }
 
     [Init] cuStreamBeginCaptureToGraph_ptsz as "cuStreamBeginCaptureToGraph" 12030 (
         stream: u64, graph: u64, dependencies: *const c_void, edges: *const c_void, count: usize,
         mode: u32
     ) {
-        begin_to_graph(stream, graph, mode, Default0::PerThread)
+        begin_to_graph(stream, graph, mode, DefaultStream::PerThread)
     }
 
     [Init] cuEventElapsedTime_v2 as "cuEventElapsedTime" 12080 (
@@ -75,7 +75,7 @@ exports! {
     }
 }
 
-fn begin_to_graph(stream: u64, graph: u64, mode: u32, default: Default0) -> Outcome {
+fn begin_to_graph(stream: u64, graph: u64, mode: u32, default: DefaultStream) -> Outcome {
     let mode = Mode::from_number(mode)?;
     let mut machine = state::lock()?;
     let stream = machine.stream_named(stream, default)?;

@@ -3,7 +3,7 @@
 use crate::abi::Out;
 use crate::capture::Hazard;
 use crate::code::{Code, Outcome};
-use crate::entry::Default0;
+use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::state::{self, Machine};
 use crate::timeline::Role;
@@ -26,40 +26,40 @@ exports! {
         if stream <= 2 {
             return Err(Code::INVALID_HANDLE);
         }
-        let stream = machine.stream_named(stream, Default0::Legacy)?;
+        let stream = machine.stream_named(stream, DefaultStream::Legacy)?;
         machine.timeline.remove_stream(stream);
         Ok(())
     }
 
     [Init] cuStreamSynchronize as "cuStreamSynchronize" 2000 (stream: u64) {
-        synchronize(stream, Default0::Legacy)
+        synchronize(stream, DefaultStream::Legacy)
     }
 
     [Init] cuStreamSynchronize_ptsz as "cuStreamSynchronize" 7000 (stream: u64) {
-        synchronize(stream, Default0::PerThread)
+        synchronize(stream, DefaultStream::PerThread)
     }
 
     [Init] cuStreamQuery as "cuStreamQuery" 2000 (stream: u64) {
-        query(stream, Default0::Legacy)
+        query(stream, DefaultStream::Legacy)
     }
 
     [Init] cuStreamQuery_ptsz as "cuStreamQuery" 7000 (stream: u64) {
-        query(stream, Default0::PerThread)
+        query(stream, DefaultStream::PerThread)
     }
 
     [Init] cuStreamWaitEvent as "cuStreamWaitEvent" 3020 (stream: u64, event: u64, flags: u32) {
-        wait_event(stream, event, Default0::Legacy)
+        wait_event(stream, event, DefaultStream::Legacy)
     }
 
     [Init] cuStreamWaitEvent_ptsz as "cuStreamWaitEvent" 7000 (
         stream: u64, event: u64, flags: u32
     ) {
-        wait_event(stream, event, Default0::PerThread)
+        wait_event(stream, event, DefaultStream::PerThread)
     }
 
     [Init] cuStreamGetCtx as "cuStreamGetCtx" 9020 (stream: u64, context: Out<u64>) {
         let mut machine = state::lock()?;
-        let stream = machine.stream_named(stream, Default0::Legacy)?;
+        let stream = machine.stream_named(stream, DefaultStream::Legacy)?;
         context.set(machine.timeline.stream(stream).ok_or(Code::INVALID_HANDLE)?.context)
     }
 }
@@ -77,7 +77,7 @@ fn create(stream: Out<u64>, flags: u32) -> Outcome {
 }
 
 /// The stream, after the captures that may not be asked about it.
-fn ask(stream: u64, default: Default0, call: &str) -> Outcome<(Machine, u64)> {
+fn ask(stream: u64, default: DefaultStream, call: &str) -> Outcome<(Machine, u64)> {
     let mut machine = state::lock()?;
     let stream = machine.stream_named(stream, default)?;
     let capture = machine.capture_of(stream);
@@ -87,19 +87,19 @@ fn ask(stream: u64, default: Default0, call: &str) -> Outcome<(Machine, u64)> {
     Ok((machine, stream))
 }
 
-fn synchronize(stream: u64, default: Default0) -> Outcome {
+fn synchronize(stream: u64, default: DefaultStream) -> Outcome {
     let (machine, stream) = ask(stream, default, "cuStreamSynchronize")?;
     let idle = machine.timeline.next_start(stream, machine.now());
     machine.wait_until(idle).map(drop)
 }
 
-fn query(stream: u64, default: Default0) -> Outcome {
+fn query(stream: u64, default: DefaultStream) -> Outcome {
     let (machine, stream) = ask(stream, default, "cuStreamQuery")?;
     let now = machine.now();
     if machine.timeline.next_start(stream, now) > now { Err(Code::NOT_READY) } else { Ok(()) }
 }
 
-fn wait_event(stream: u64, event: u64, default: Default0) -> Outcome {
+fn wait_event(stream: u64, event: u64, default: DefaultStream) -> Outcome {
     let mut machine = state::lock()?;
     let stream = machine.stream_named(stream, default)?;
     machine.stream_waits(stream, event)

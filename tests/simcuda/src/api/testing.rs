@@ -2,8 +2,8 @@
 
 use crate::abi::Text;
 use crate::api::{entries, legacy32};
-use crate::code::Code;
-use crate::entry::Default0;
+use crate::code::{Code, Outcome};
+use crate::entry::DefaultStream;
 use crate::gate::{exports, guarded};
 use crate::operation::{Operation, refuse};
 use crate::process;
@@ -22,7 +22,7 @@ exports! {
         };
         let duration = duration_us.saturating_mul(1000);
         let mut machine = state::lock_for_launch()?;
-        let stream = machine.stream_named(stream, Default0::Legacy)?;
+        let stream = machine.stream_named(stream, DefaultStream::Legacy)?;
         let kernel = Operation::Kernel { duration, to, len, value };
         machine.enqueue(stream, kernel, "a kernel launch").map(drop)
     }
@@ -32,7 +32,7 @@ exports! {
 #[unsafe(no_mangle)]
 pub extern "C" fn simcuda_check(address: u64, len: u64, value: i32) -> i32 {
     let check = guarded("simcuda_check", || {
-        let machine = state::lock_silently()?;
+        let machine = unhurried()?;
         let look = |machine: &Machine| {
             let seen = machine.look(address, len);
             seen.map_err(|(place, fault)| refuse("simcuda_check", place, fault))
@@ -50,7 +50,7 @@ pub extern "C" fn simcuda_check(address: u64, len: u64, value: i32) -> i32 {
 pub extern "C" fn simcuda_advance(us: u64) {
     // Before cuInit there is no clock to move.
     let _ = guarded("simcuda_advance", || {
-        let mut machine = state::lock_silently()?;
+        let mut machine = unhurried()?;
         machine.clock.advance(us.saturating_mul(1000));
         machine.settle();
         Ok(())
@@ -60,7 +60,7 @@ pub extern "C" fn simcuda_advance(us: u64) {
 /// Simulated time in nanoseconds since `cuInit`.
 #[unsafe(no_mangle)]
 pub extern "C" fn simcuda_now() -> u64 {
-    state::lock_silently().map_or(0, |machine| machine.now())
+    unhurried().map_or(0, |machine| machine.now())
 }
 
 /// Ends the driver: from now on every call returns `CUDA_ERROR_DEINITIALIZED`.
@@ -99,4 +99,9 @@ pub extern "C" fn simcuda_violations() -> u64 {
 pub unsafe extern "C" fn simcuda_is_missing(name: Text) -> i32 {
     let name = name.get().unwrap_or_default();
     i32::from(settings().missing.contains(&name))
+}
+
+/// The machine without the passing of time; a fork may have inherited its lock in any state.
+fn unhurried() -> Outcome<Machine> {
+    if process::is_forked() { Err(Code::NOT_INITIALIZED) } else { state::lock_silently() }
 }

@@ -1,0 +1,7 @@
+// A library to preload that is wrong in most ways; scripts/check-symbols has to find them.
+// build: -shared -fPIC nolink -Wl,--no-as-needed -lm -Wl,--as-needed
+int cuMemAllocAsync(void);
+int cuMemAlloc(void);
+int cuMemAlloc(void) { return cuMemAllocAsync(); }
+static int loaded;
+__attribute__((constructor, noinline)) static void runs_everywhere(void) { loaded = 1; }
