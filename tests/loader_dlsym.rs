@@ -19,12 +19,22 @@ fn answers(outcome: &harness::Outcome) -> BTreeMap<(String, String), (String, St
 // C17 (1), nvshare #27: by handle, by default, by next; no recursion.
 #[test]
 fn hooked_names_are_answered_by_each_kind_of_handle() {
-    let names = ["cuMemAlloc_v2", "cuMemFree_v2", "cuGetProcAddress", "cuGetProcAddress_v2", "cuMemAllocAsync_ptsz"];
+    let names = [
+        "cuMemAlloc_v2",
+        "cuMemFree_v2",
+        "cuGetProcAddress",
+        "cuGetProcAddress_v2",
+        "cuMemAllocAsync_ptsz",
+    ];
     let outcome = Run::new("names").arg("libcuda.so.1").args(names).run().ok();
     let found = answers(&outcome);
     for name in names {
         for kind in ["handle", "default"] {
-            assert_eq!(found[&(name.to_owned(), kind.to_owned())].0, "libcenote.so", "{name} {kind}");
+            assert_eq!(
+                found[&(name.to_owned(), kind.to_owned())].0,
+                "libcenote.so",
+                "{name} {kind}"
+            );
         }
         // From the program, the next library in the search order is the preload itself.
         assert_eq!(found[&(name.to_owned(), "next".to_owned())].0, "libcenote.so", "{name}");
@@ -34,7 +44,14 @@ fn hooked_names_are_answered_by_each_kind_of_handle() {
 
 #[test]
 fn other_names_of_the_driver_are_left_alone() {
-    let names = ["cuInit", "cuDeviceGet", "cuCtxRecordEvent", "cuMemGetAddressRange_v2", "cuGetExportTable", "cuLaunchKernel"];
+    let names = [
+        "cuInit",
+        "cuDeviceGet",
+        "cuCtxRecordEvent",
+        "cuMemGetAddressRange_v2",
+        "cuGetExportTable",
+        "cuLaunchKernel",
+    ];
     let run = || Run::new("names").arg("libcuda.so.1").args(names);
     let (hooked, plain) = (run().run().ok(), run().preload(false).run().ok());
     assert_eq!(hooked.stdout, plain.stdout);
@@ -46,8 +63,20 @@ fn other_names_of_the_driver_are_left_alone() {
 #[test]
 fn names_that_only_begin_like_the_drivers_belong_to_their_library() {
     let names = [
-        "cudnnCreate", "cublasCreate_v2", "cuMemAlloc", "cuMemAlloc_v3", "cuMemAlloc_v20", "cuMemAllocX",
-        "cuMemAllocAsync_ptszz", "cuMemFre", "cuMem", "cu", "cuda", "cuGetProcAddressX", "dlsymX", "cuMemFree_v2",
+        "cudnnCreate",
+        "cublasCreate_v2",
+        "cuMemAlloc",
+        "cuMemAlloc_v3",
+        "cuMemAlloc_v20",
+        "cuMemAllocX",
+        "cuMemAllocAsync_ptszz",
+        "cuMemFre",
+        "cuMem",
+        "cu",
+        "cuda",
+        "cuGetProcAddressX",
+        "dlsymX",
+        "cuMemFree_v2",
     ];
     let library = native("many_names");
     let run = || Run::new("names").arg(&library).args(names);
@@ -74,14 +103,19 @@ fn a_missing_name_is_missing_in_the_same_words() {
 #[test]
 fn a_name_that_the_driver_lacks_is_not_answered() {
     let names = ["cuGetProcAddress_v2", "cuStreamBeginCaptureToGraph", "cuMemAlloc_v2"];
-    let hooked = answers(&Run::new("names").arg("libcuda.so.1").args(names).old_driver().run().ok());
-    let plain = Run::new("names").arg("libcuda.so.1").args(names).old_driver().preload(false).run().ok();
+    let hooked =
+        answers(&Run::new("names").arg("libcuda.so.1").args(names).old_driver().run().ok());
+    let plain =
+        Run::new("names").arg("libcuda.so.1").args(names).old_driver().preload(false).run().ok();
     let plain = answers(&plain);
     let mut missing = 0;
     for name in names {
         let by_handle = (name.to_owned(), "handle".to_owned());
         assert_eq!(hooked[&by_handle].0 == "nowhere", plain[&by_handle].0 == "nowhere", "{name}");
-        assert_eq!(hooked[&by_handle].1, plain[&by_handle].1, "{name}: the error is the true one's");
+        assert_eq!(
+            hooked[&by_handle].1, plain[&by_handle].1,
+            "{name}: the error is the true one's"
+        );
         missing += usize::from(plain[&by_handle].0 == "nowhere");
     }
     assert!(missing >= 1, "the old driver lacks cuGetProcAddress_v2");

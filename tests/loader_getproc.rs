@@ -8,26 +8,70 @@ use harness::Run;
 
 /// Names as runtimes ask for them, old and new, hooked and not, and some that do not exist.
 const NAMES: &[&str] = &[
-    "-", "cuGetProcAddress", "cuGetProcAddress_v2", "cuInit", "cuMemAlloc", "cuMemAlloc_v2", "cuMemFree", "cuMemAllocPitch",
-    "cuMemGetInfo", "cuMemGetAddressRange", "cuMemAllocManaged", "cuMemHostAlloc", "cuMemAllocHost", "cuMemFreeHost",
-    "cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemFreeAsync", "cuMemAllocFromPoolAsync", "cuMemCreate", "cuMemRelease",
-    "cuMemMap", "cuMemUnmap", "cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", "cuCtxCreate", "cuCtxDestroy",
-    "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxRelease", "cuStreamCreate", "cuStreamDestroy", "cuStreamSynchronize",
-    "cuStreamBeginCapture", "cuStreamBeginCaptureToGraph", "cuStreamEndCapture", "cuCtxRecordEvent", "cuLaunchKernel",
-    "cuGraphInstantiateWithParams_ptsz", "cuEventCreate", "cuEventDestroy", "cuEventQuery", "cudaMalloc", "malloc", "cu",
+    "-",
+    "cuGetProcAddress",
+    "cuGetProcAddress_v2",
+    "cuInit",
+    "cuMemAlloc",
+    "cuMemAlloc_v2",
+    "cuMemFree",
+    "cuMemAllocPitch",
+    "cuMemGetInfo",
+    "cuMemGetAddressRange",
+    "cuMemAllocManaged",
+    "cuMemHostAlloc",
+    "cuMemAllocHost",
+    "cuMemFreeHost",
+    "cuMemAllocAsync",
+    "cuMemAllocAsync_ptsz",
+    "cuMemFreeAsync",
+    "cuMemAllocFromPoolAsync",
+    "cuMemCreate",
+    "cuMemRelease",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle",
+    "cuIpcCloseMemHandle",
+    "cuCtxCreate",
+    "cuCtxDestroy",
+    "cuDevicePrimaryCtxReset",
+    "cuDevicePrimaryCtxRelease",
+    "cuStreamCreate",
+    "cuStreamDestroy",
+    "cuStreamSynchronize",
+    "cuStreamBeginCapture",
+    "cuStreamBeginCaptureToGraph",
+    "cuStreamEndCapture",
+    "cuCtxRecordEvent",
+    "cuLaunchKernel",
+    "cuGraphInstantiateWithParams_ptsz",
+    "cuEventCreate",
+    "cuEventDestroy",
+    "cuEventQuery",
+    "cudaMalloc",
+    "malloc",
+    "cu",
 ];
-const VERSIONS: &[i32] = &[-1, 0, 2000, 3000, 3020, 4000, 4010, 6000, 7000, 10000, 10010, 11000, 11020, 11030, 12000, 12050, 13000, 99000];
+const VERSIONS: &[i32] = &[
+    -1, 0, 2000, 3000, 3020, 4000, 4010, 6000, 7000, 10000, 10010, 11000, 11020, 11030, 12000,
+    12050, 13000, 99000,
+];
 
 fn triples() -> String {
     let flags = ["0", "1", "2"];
     let lines = NAMES.iter().flat_map(|name| VERSIONS.iter().map(move |version| (name, version)));
-    lines.flat_map(|(name, version)| flags.map(|flags| format!("{name} {version} {flags}\n"))).collect()
+    lines
+        .flat_map(|(name, version)| flags.map(|flags| format!("{name} {version} {flags}\n")))
+        .collect()
 }
 
 /// What was answered, by question; the library's name apart.
 fn answers(run: Run) -> BTreeMap<String, String> {
     let outcome = run.input(triples()).run().ok();
-    let split = |line: &str| line.split_once(": ").map(|(question, answer)| (question.to_owned(), answer.to_owned()));
+    let split = |line: &str| {
+        line.split_once(": ").map(|(question, answer)| (question.to_owned(), answer.to_owned()))
+    };
     outcome.stdout.lines().filter_map(split).collect()
 }
 
@@ -35,7 +79,10 @@ fn answers(run: Run) -> BTreeMap<String, String> {
 fn compare(prepare: impl Fn() -> Run) -> usize {
     let (hooked, plain) = (answers(prepare()), answers(prepare().preload(false)));
     assert_eq!(hooked.len(), plain.len());
-    assert!(hooked.len() >= NAMES.len() * VERSIONS.len() * 3, "both forms were asked, or the only one");
+    assert!(
+        hooked.len() >= NAMES.len() * VERSIONS.len() * 3,
+        "both forms were asked, or the only one"
+    );
     let mut hooks = 0;
     for (question, plain) in &plain {
         let answer = &hooked[question];
@@ -92,7 +139,11 @@ fn the_measured_pairs_are_hooked_under_their_symbol() {
     for (question, symbol) in pairs {
         let by_v2 = &found[&format!("2 {question}")];
         assert_eq!(by_v2, &format!("0 0 libcenote.so {symbol} 1"), "{question}");
-        assert_eq!(&found[&format!("1 {question}")], &format!("0 libcenote.so {symbol}"), "{question}");
+        assert_eq!(
+            &found[&format!("1 {question}")],
+            &format!("0 libcenote.so {symbol}"),
+            "{question}"
+        );
     }
     // The 32-bit form stays the driver's.
     assert_eq!(found["2 cuMemAlloc 2000 0"], "0 0 libcuda.so.1 cuMemAlloc 1");
@@ -101,10 +152,15 @@ fn the_measured_pairs_are_hooked_under_their_symbol() {
 // HAMi-core #52, #59; HAMi #1834: export tables are asked for before cuInit and hash their own addresses: not ours to touch.
 #[test]
 fn the_export_table_is_not_hooked() {
-    let exports = std::fs::read_to_string(harness::repository().join("scripts/exports.txt")).unwrap();
+    let exports =
+        std::fs::read_to_string(harness::repository().join("scripts/exports.txt")).unwrap();
     for name in ["cuGetExportTable", "cuInit", "dlopen", "dlclose", "dlvsym"] {
         assert!(!exports.lines().any(|line| line == name), "{name}");
     }
     let outcome = Run::new("names").args(["libcuda.so.1", "cuGetExportTable"]).run().ok();
-    assert!(outcome.stdout.starts_with("cuGetExportTable handle libcuda.so.1 -"), "{}", outcome.stdout);
+    assert!(
+        outcome.stdout.starts_with("cuGetExportTable handle libcuda.so.1 -"),
+        "{}",
+        outcome.stdout
+    );
 }

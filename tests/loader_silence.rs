@@ -10,7 +10,11 @@ use harness::{Outcome, Run};
 fn compare(program: &str, arguments: &[&str]) -> Option<(Outcome, Outcome)> {
     let path = which(program)?;
     let run = |preload: bool| {
-        let run = Run::program(&path).args(arguments).no_driver().preload(preload).without("CENOTE_RUNTIME_DIR");
+        let run = Run::program(&path)
+            .args(arguments)
+            .no_driver()
+            .preload(preload)
+            .without("CENOTE_RUNTIME_DIR");
         run.without("CENOTE_OUTPUT").without("SIMCUDA_VIOLATIONS").run()
     };
     let (hooked, plain) = (run(true), run(false));
@@ -33,7 +37,8 @@ fn which(program: &str) -> Option<PathBuf> {
 fn programs_without_cuda_do_not_notice() {
     compare("true", &[]).unwrap();
     compare("false", &[]).unwrap();
-    compare("bash", &["-c", "echo out; echo err >&2; for i in 1 2 3; do /bin/true; done; exit 5"]).unwrap();
+    compare("bash", &["-c", "echo out; echo err >&2; for i in 1 2 3; do /bin/true; done; exit 5"])
+        .unwrap();
     compare("sh", &["-c", "ls / | head -2; cat /dev/null"]).unwrap();
     for (program, arguments) in [
         ("git", &["--version"][..]),
@@ -57,7 +62,8 @@ fn a_compiler_and_an_interpreter_do_not_notice() {
         let program = Path::new(program).file_name().unwrap().to_str().unwrap();
         let code = "import ctypes, threading, subprocess, sys; print(len(threading.enumerate())); \
                     subprocess.run(['/bin/true'], check=True); print(ctypes.CDLL(None).getpid() > 0)";
-        if compare(program, &["-c", "pass"]).is_none() || compare(program, &["-c", code]).is_none() {
+        if compare(program, &["-c", "pass"]).is_none() || compare(program, &["-c", code]).is_none()
+        {
             eprintln!("no {program} here");
         }
     }
@@ -94,10 +100,19 @@ fn loading_costs_a_millisecond_at_most() {
 // A job that runs under a bare environment: no HOME, no TMPDIR, a working folder that is gone.
 #[test]
 fn a_bare_environment_is_enough() {
-    let run = Run::new("loop").arg("10").without("HOME").without("TMPDIR").without("XDG_RUNTIME_DIR").without("PATH");
+    let run = Run::new("loop")
+        .arg("10")
+        .without("HOME")
+        .without("TMPDIR")
+        .without("XDG_RUNTIME_DIR")
+        .without("PATH");
     assert_eq!(run.run().ok().pool().allocations, 10);
     let run = Run::new("loop").arg("10").without("CENOTE_OUTPUT");
     let outcome = run.run().ok();
     let names = outcome.left_in("cwd");
-    assert_eq!(names, [PathBuf::from(format!("cenote-loop-{}.json", outcome.pid))], "the default name");
+    assert_eq!(
+        names,
+        [PathBuf::from(format!("cenote-loop-{}.json", outcome.pid))],
+        "the default name"
+    );
 }

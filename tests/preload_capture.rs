@@ -14,7 +14,11 @@ fn a_capture_survives_frees_of_another_thread() {
         let outcome = Run::new("capture").arg(mode).run().ok();
         assert_eq!((outcome.value("end"), outcome.value("graph")), (0, 1), "{mode}");
         assert_eq!(outcome.value("cached_during_capture"), 0, "{mode}: a hit needs no call");
-        assert_eq!(outcome.value("right"), 1, "{mode}: the block whose work still ran was handed out");
+        assert_eq!(
+            outcome.value("right"),
+            1,
+            "{mode}: the block whose work still ran was handed out"
+        );
     }
 }
 
@@ -22,7 +26,11 @@ fn a_capture_survives_frees_of_another_thread() {
 fn a_capture_survives_frees_of_its_own_thread() {
     for mode in MODES {
         let outcome = Run::new("capture_free").arg(mode).run().ok();
-        assert_eq!((outcome.value("free"), outcome.value("end"), outcome.value("graph")), (0, 0, 1), "{mode}");
+        assert_eq!(
+            (outcome.value("free"), outcome.value("end"), outcome.value("graph")),
+            (0, 0, 1),
+            "{mode}"
+        );
     }
 }
 
@@ -31,9 +39,17 @@ fn a_capture_survives_frees_of_its_own_thread() {
 fn a_capture_survives_on_an_old_driver() {
     for mode in MODES {
         let outcome = Run::new("capture").arg(mode).old_driver().run().ok();
-        assert_eq!((outcome.value("end"), outcome.value("graph"), outcome.value("right")), (0, 1, 1), "{mode}");
+        assert_eq!(
+            (outcome.value("end"), outcome.value("graph"), outcome.value("right")),
+            (0, 1, 1),
+            "{mode}"
+        );
         let outcome = Run::new("capture_free").arg(mode).old_driver().run().ok();
-        assert_eq!((outcome.value("free"), outcome.value("end"), outcome.value("graph")), (0, 0, 1), "{mode}");
+        assert_eq!(
+            (outcome.value("free"), outcome.value("end"), outcome.value("graph")),
+            (0, 0, 1),
+            "{mode}"
+        );
     }
 }
 

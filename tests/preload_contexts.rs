@@ -13,11 +13,19 @@ fn nothing_from_before_a_reset_is_handed_out() {
         for run in [Run::new("reset"), Run::new("reset").old_driver()] {
             let outcome = run.arg(how).run().ok();
             if how != "destroy" {
-                assert_eq!(outcome.value("same_handle"), 1, "{how}: the driver gives the handle again");
+                assert_eq!(
+                    outcome.value("same_handle"),
+                    1,
+                    "{how}: the driver gives the handle again"
+                );
             }
             assert_eq!(outcome.value("right"), 1, "{how}");
             // A late free of what the context took with it gets the driver's own answer.
-            assert_eq!((outcome.value("late_free"), outcome.value("late_free_small")), (1, 1), "{how}");
+            assert_eq!(
+                (outcome.value("late_free"), outcome.value("late_free_small")),
+                (1, 1),
+                "{how}"
+            );
             assert_eq!(outcome.value("forwarded"), 2, "{how}");
         }
     }
@@ -58,7 +66,11 @@ fn a_sticky_error_is_passed_on() {
         assert_eq!((outcome.value("alloc"), outcome.value("output")), (code, 0));
         assert_eq!(outcome.value("free"), 1);
         assert!(outcome.value("milliseconds") < 500);
-        assert_eq!(outcome.calls("cuMemAlloc_v2"), 2, "one try: nothing that cenote holds would help");
+        assert_eq!(
+            outcome.calls("cuMemAlloc_v2"),
+            2,
+            "one try: nothing that cenote holds would help"
+        );
         assert_eq!(outcome.pool().out_of_memory, 0);
     }
 }

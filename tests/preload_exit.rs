@@ -36,6 +36,7 @@ fn every_orderly_end_writes_the_report() {
     }
 }
 
+// main leaves by pthread_exit and another thread is the last: a helper thread of ours must not keep the process.
 #[test]
 fn the_last_thread_writes_the_report() {
     let outcome = Run::new("exit").arg("last_thread").run().ok();
@@ -74,23 +75,40 @@ fn memory_that_a_static_object_frees_is_no_leak() {
     for how in ["return", "thread"] {
         let run = Run::new("statics").arg(how).env("SIMCUDA_STRICT_EXIT", "1").with_violations();
         let outcome = run.run().ok();
-        assert!([0, 4].contains(&outcome.value("late_free")), "{how}: success or the driver's code");
+        assert!(
+            [0, 4].contains(&outcome.value("late_free")),
+            "{how}: success or the driver's code"
+        );
         assert!(outcome.value("late_ms") < 100, "{how}");
         // At most the program's own late free may reach the driver, where it is told 4; cenote adds nothing.
         assert!(outcome.violations.lines().count() <= 1, "{how}: {}", outcome.violations);
         assert!(outcome.report().complete, "{how}");
         let leaks = &outcome.device(0).leaks;
-        let freed: Vec<_> = leaks.iter().filter(|leak| leak.class == LeakClass::FreedDuringExit).collect();
-        let others: Vec<_> = leaks.iter().filter(|leak| leak.class != LeakClass::FreedDuringExit).collect();
-        assert_eq!(freed.iter().map(|leak| (leak.bytes, leak.blocks)).collect::<Vec<_>>(), [(GIB, 1)], "{how}: {leaks:?}");
-        assert_eq!(others.iter().map(|leak| (leak.bytes, leak.blocks)).collect::<Vec<_>>(), [(16 * MIB, 1)], "{how}");
+        let freed: Vec<_> =
+            leaks.iter().filter(|leak| leak.class == LeakClass::FreedDuringExit).collect();
+        let others: Vec<_> =
+            leaks.iter().filter(|leak| leak.class != LeakClass::FreedDuringExit).collect();
+        assert_eq!(
+            freed.iter().map(|leak| (leak.bytes, leak.blocks)).collect::<Vec<_>>(),
+            [(GIB, 1)],
+            "{how}: {leaks:?}"
+        );
+        assert_eq!(
+            others.iter().map(|leak| (leak.bytes, leak.blocks)).collect::<Vec<_>>(),
+            [(16 * MIB, 1)],
+            "{how}"
+        );
     }
 }
 
 // Case C20, third end: nobody catches an exception. The status is that of an abort, and the page has the numbers.
 #[test]
 fn an_uncaught_exception_stays_an_abort() {
-    let outcome = Run::new("statics").arg("throw").env("SIMCUDA_STRICT_EXIT", "1").run().killed_by(libc::SIGABRT);
+    let outcome = Run::new("statics")
+        .arg("throw")
+        .env("SIMCUDA_STRICT_EXIT", "1")
+        .run()
+        .killed_by(libc::SIGABRT);
     assert!(outcome.stderr.contains("nobody catches this"));
     let outcome = outcome.recover();
     assert_eq!(live(&outcome), GIB + 16 * MIB);
@@ -117,7 +135,12 @@ fn each_process_of_a_family_has_its_own_report() {
         }
         let outcome = outcome.recover();
         assert_eq!(outcome.reports.len(), 4, "{order}: {:?}", outcome.files);
-        for (name, bytes) in [("parent", LEAK), ("forked", 15_728_640), ("spawned", 15_728_640), ("killed", 15_728_640)] {
+        for (name, bytes) in [
+            ("parent", LEAK),
+            ("forked", 15_728_640),
+            ("spawned", 15_728_640),
+            ("killed", 15_728_640),
+        ] {
             let report = outcome.report_of(outcome.value(name));
             let live: u64 = report.devices[0].memory.by_kind.values().map(|live| live.bytes).sum();
             assert_eq!((live, report.complete), (bytes, name != "killed"), "{order} {name}");
@@ -130,7 +153,10 @@ fn each_process_of_a_family_has_its_own_report() {
 fn a_report_that_cannot_be_written_is_no_failure() {
     let run = Run::new("exit").arg("return").env("CENOTE_OUTPUT", "/proc/nowhere/report.json");
     run.run().ended_with(7);
-    let run = Run::new("exit").arg("return").env("CENOTE_RUNTIME_DIR", "/proc/nowhere").without("XDG_RUNTIME_DIR");
+    let run = Run::new("exit")
+        .arg("return")
+        .env("CENOTE_RUNTIME_DIR", "/proc/nowhere")
+        .without("XDG_RUNTIME_DIR");
     assert_eq!(live(&run.run().ended_with(7)), LEAK);
 }
 
@@ -140,5 +166,8 @@ fn the_place_of_the_report_has_placeholders() {
     let wanted = run.folder().join("out/new/folder/%e.%p.%q{NAME}.json");
     let outcome = run.env("CENOTE_OUTPUT", wanted).env("NAME", "x").run().ended_with(7);
     let names = outcome.left_in("out");
-    assert_eq!(names, [std::path::PathBuf::from(format!("new/folder/exit.{}.x.json", outcome.pid))]);
+    assert_eq!(
+        names,
+        [std::path::PathBuf::from(format!("new/folder/exit.{}.x.json", outcome.pid))]
+    );
 }

@@ -8,7 +8,14 @@ use harness::Run;
 // live blocks share an address and that its bytes are its own; the harness, that the sums of the report hold.
 #[test]
 fn no_single_failure_breaks_the_books() {
-    let calls = ["cuMemAlloc_v2", "cuMemFree_v2", "cuCtxRecordEvent", "cuEventCreate", "cuEventQuery", "cuCtxSynchronize"];
+    let calls = [
+        "cuMemAlloc_v2",
+        "cuMemFree_v2",
+        "cuCtxRecordEvent",
+        "cuEventCreate",
+        "cuEventQuery",
+        "cuCtxSynchronize",
+    ];
     for call in calls {
         for nth in ["1", "2", "3", "7", "2-"] {
             for code in [2, 999] {
@@ -16,7 +23,11 @@ fn no_single_failure_breaks_the_books() {
                 let outcome = Run::new("sweep").env("SIMCUDA_FAIL", &fault).run().ok();
                 assert_eq!(outcome.pool().live_bytes, 0, "{fault}");
                 if call != "cuMemAlloc_v2" {
-                    assert_eq!(outcome.value("failed"), 0, "{fault}: the program's own calls are fine");
+                    assert_eq!(
+                        outcome.value("failed"),
+                        0,
+                        "{fault}: the program's own calls are fine"
+                    );
                 }
             }
         }
@@ -26,7 +37,13 @@ fn no_single_failure_breaks_the_books() {
 // What cenote asks for its own sake may fail for ever: the job does not notice.
 #[test]
 fn questions_of_our_own_may_all_fail() {
-    let own = ["cuDeviceGetName", "cuDeviceGetUuid_v2", "cuDriverGetVersion", "cuMemGetInfo_v2", "cuDeviceTotalMem_v2"];
+    let own = [
+        "cuDeviceGetName",
+        "cuDeviceGetUuid_v2",
+        "cuDriverGetVersion",
+        "cuMemGetInfo_v2",
+        "cuDeviceTotalMem_v2",
+    ];
     let faults = own.map(|name| format!("{name}:*=999")).join(",");
     let outcome = Run::new("sweep").env("SIMCUDA_FAIL", faults).run().ok();
     assert_eq!((outcome.value("failed"), outcome.pool().live_bytes), (0, 0));
@@ -42,7 +59,8 @@ fn a_context_without_an_id_is_told_apart_all_the_same() {
 // The first allocation fails once for want of memory and nothing is cached: one more try at most, then the driver's code.
 #[test]
 fn out_of_memory_of_the_driver_is_passed_on() {
-    let outcome = Run::new("fill").args(["0", "1048576"]).env("SIMCUDA_FAIL", "cuMemAlloc_v2:*=2").run().ok();
+    let outcome =
+        Run::new("fill").args(["0", "1048576"]).env("SIMCUDA_FAIL", "cuMemAlloc_v2:*=2").run().ok();
     assert_eq!((outcome.value("code"), outcome.value("pointer")), (2, 0));
     assert!(outcome.calls("cuMemAlloc_v2") <= 4, "{} calls", outcome.calls("cuMemAlloc_v2"));
     assert_eq!(outcome.pool().out_of_memory, 1);
@@ -51,7 +69,13 @@ fn out_of_memory_of_the_driver_is_passed_on() {
 // The hit path has no driver call in it: 100 ms for each would make 40 s.
 #[test]
 fn a_slow_driver_is_no_reason_to_wait_in_a_hit() {
-    let run = Run::new("loop").args(["200", "4194304"]).env("SIMCUDA_LATENCY", "cuMemAlloc_v2=100000,cuMemFree_v2=100000");
+    let run = Run::new("loop")
+        .args(["200", "4194304"])
+        .env("SIMCUDA_LATENCY", "cuMemAlloc_v2=100000,cuMemFree_v2=100000");
     let outcome = run.run().ok();
-    assert!(outcome.elapsed.as_millis() < 3000, "{:?}: 200 rounds of 200 ms each without the pool", outcome.elapsed);
+    assert!(
+        outcome.elapsed.as_millis() < 3000,
+        "{:?}: 200 rounds of 200 ms each without the pool",
+        outcome.elapsed
+    );
 }

@@ -57,7 +57,8 @@ fn a_plugin_with_local_scope_is_seen() {
 
 #[test]
 fn a_plugin_may_go_again() {
-    let outcome = Run::new("plugin_host").arg("local").arg(native("plugin")).arg("close").run().ok();
+    let outcome =
+        Run::new("plugin_host").arg("local").arg(native("plugin")).arg("close").run().ok();
     let site = &outcome.report().sites[0];
     assert_eq!(site.total_bytes, 3 * MIB);
 }
@@ -75,7 +76,10 @@ fn the_driver_may_be_closed_and_opened_again() {
 fn a_wheel_that_brings_its_own_driver_is_seen() {
     let wheel = harness::stage().join("native/wheel");
     fs::create_dir_all(&wheel).unwrap();
-    for (link, target) in [("libonlyhere.so", native("plugin")), ("libcuda.so.1", harness::stage().join("sim/libcuda.so.1"))] {
+    for (link, target) in [
+        ("libonlyhere.so", native("plugin")),
+        ("libcuda.so.1", harness::stage().join("sim/libcuda.so.1")),
+    ] {
         let _ = symlink(target, wheel.join(link));
     }
     let outcome = Run::new("runpath").no_driver().run().ok();

@@ -6,14 +6,22 @@ use cenote::report::Report;
 use harness::{MIB, Run};
 
 fn live(report: &Report) -> u64 {
-    report.devices.iter().flat_map(|device| device.memory.by_kind.values()).map(|live| live.bytes).sum()
+    report
+        .devices
+        .iter()
+        .flat_map(|device| device.memory.by_kind.values())
+        .map(|live| live.bytes)
+        .sum()
 }
 
 // C21 (a); pytorch #190708, vLLM #32611: whoever calls cuInit in a constructor breaks every forked child.
 #[test]
 fn a_child_forked_before_cuda_starts_may_use_it() {
     let outcome = Run::new("fork_before").env("SIMCUDA_STRICT_FORK", "1").run().ok();
-    assert_eq!((outcome.value("threads"), outcome.value("inits"), outcome.value("status")), (1, 0, 0));
+    assert_eq!(
+        (outcome.value("threads"), outcome.value("inits"), outcome.value("status")),
+        (1, 0, 0)
+    );
     assert_eq!(outcome.reports.len(), 2, "{:?}", outcome.files);
     assert_eq!(live(outcome.report_of(outcome.value("child"))), 2 * MIB);
     assert_eq!(live(outcome.report_of(outcome.pid.into())), 5 * MIB);
@@ -71,7 +79,11 @@ fn a_child_that_execs_has_its_own_report() {
         let outcome = run.run().ok();
         assert_eq!(outcome.value("status"), 7, "{how}");
         assert_eq!(outcome.reports.len(), 2, "{how}: {:?}", outcome.files);
-        assert_eq!(live(outcome.report_of(outcome.pid.into())), 7 * MIB, "{how}: 3 before and 4 after");
+        assert_eq!(
+            live(outcome.report_of(outcome.pid.into())),
+            7 * MIB,
+            "{how}: 3 before and 4 after"
+        );
         let mut all: Vec<_> = outcome.reports.iter().map(live).collect();
         all.sort_unstable();
         assert_eq!(all, [7 * MIB, 7 * MIB], "{how}");

@@ -22,10 +22,23 @@ fn a_double_free_is_refused_and_names_both_frees_and_the_allocation() {
         assert_eq!(outcome.value("second"), 1);
         assert_eq!(outcome.value("differ"), 1);
         let report = outcome.report();
-        let [event] = events(report, EventKind::DoubleFree)[..] else { panic!("{:?}", report.events) };
-        assert!(event.address.as_deref().is_some_and(|address| address.starts_with("0x")), "{event:?}");
-        assert!(symbols(report, &event.stack).contains(&"free_again"), "{:?}", symbols(report, &event.stack));
-        assert!(symbols(report, &event.freed_at).contains(&"free_here"), "{:?}", symbols(report, &event.freed_at));
+        let [event] = events(report, EventKind::DoubleFree)[..] else {
+            panic!("{:?}", report.events)
+        };
+        assert!(
+            event.address.as_deref().is_some_and(|address| address.starts_with("0x")),
+            "{event:?}"
+        );
+        assert!(
+            symbols(report, &event.stack).contains(&"free_again"),
+            "{:?}",
+            symbols(report, &event.stack)
+        );
+        assert!(
+            symbols(report, &event.freed_at).contains(&"free_here"),
+            "{:?}",
+            symbols(report, &event.freed_at)
+        );
         let allocated = symbols(report, &event.allocated_at);
         assert!(allocated.contains(&"allocate_here"), "{allocated:?}");
         assert_eq!((outcome.pool().live_bytes, outcome.pool().live_blocks), (0, 0));
@@ -84,8 +97,14 @@ fn a_pooled_pointer_may_be_freed_in_stream_order() {
 fn memory_goes_down_on_the_device_of_its_allocation() {
     let outcome = Run::new("free_elsewhere").env("SIMCUDA_DEVICES", "2").run().ok();
     assert_eq!(outcome.device(0).memory.by_kind.values().map(|live| live.bytes).sum::<u64>(), 0);
-    assert_eq!(outcome.device(1).memory.by_kind.values().map(|live| live.bytes).sum::<u64>(), 16 * MIB);
-    assert_eq!((outcome.device(0).pool.live_bytes, outcome.device(1).pool.live_bytes), (0, 16 * MIB));
+    assert_eq!(
+        outcome.device(1).memory.by_kind.values().map(|live| live.bytes).sum::<u64>(),
+        16 * MIB
+    );
+    assert_eq!(
+        (outcome.device(0).pool.live_bytes, outcome.device(1).pool.live_bytes),
+        (0, 16 * MIB)
+    );
     assert_eq!(outcome.device(0).memory.peak_live_bytes, 32 * MIB);
 }
 
@@ -96,7 +115,11 @@ fn memory_taken_past_the_hooks_is_freed_at_the_driver() {
     let plugin = harness::native("plugin");
     let outcome = Run::new("plugin_host").arg("deepbind").arg(plugin).run().ok();
     assert_eq!(outcome.value("free"), 0);
-    assert!(outcome.stdout.contains("plugin libcuda.so.1"), "deepbind is the known gap: {}", outcome.stdout);
+    assert!(
+        outcome.stdout.contains("plugin libcuda.so.1"),
+        "deepbind is the known gap: {}",
+        outcome.stdout
+    );
     assert!(outcome.stdout.contains("host libcenote.so"), "{}", outcome.stdout);
 }
 
@@ -126,5 +149,10 @@ fn codes_are_the_drivers_own() {
     assert_eq!(hooked.stdout, plain.stdout);
     assert_eq!(hooked.value("hit_without_context"), 201);
     // The stand-in complains about the program's two calls without a context; cenote adds no third.
-    assert_eq!(hooked.violations.lines().count(), plain.violations.lines().count(), "{}", hooked.violations);
+    assert_eq!(
+        hooked.violations.lines().count(),
+        plain.violations.lines().count(),
+        "{}",
+        hooked.violations
+    );
 }

@@ -8,8 +8,11 @@ use harness::{GIB, MIB, Run};
 // The card's answers are scripted: free memory rises by 7 GiB in the middle of the measurement, then falls.
 #[test]
 fn own_numbers_do_not_depend_on_the_neighbour() {
-    let script = [82_940, 90_170, 20_000, 95_000, 1, 0].map(|mib: u64| (mib * MIB).to_string()).join(",");
-    let run = Run::new("neighbour").env("SIMCUDA_FREE_SCRIPT", script).env("SIMCUDA_CAPACITY", (96 * GIB).to_string());
+    let script =
+        [82_940, 90_170, 20_000, 95_000, 1, 0].map(|mib: u64| (mib * MIB).to_string()).join(",");
+    let run = Run::new("neighbour")
+        .env("SIMCUDA_FREE_SCRIPT", script)
+        .env("SIMCUDA_CAPACITY", (96 * GIB).to_string());
     let outcome = run.run().ok();
     assert_eq!(outcome.value("abort"), 0);
     let device = outcome.device(0);
@@ -22,12 +25,17 @@ fn own_numbers_do_not_depend_on_the_neighbour() {
 #[test]
 fn six_processes_with_a_share_each_get_the_same() {
     let one = |script: u64| {
-        let run = Run::new("shares").arg((16 * MIB).to_string()).conf("per_process_memory_fraction:0.15");
+        let run =
+            Run::new("shares").arg((16 * MIB).to_string()).conf("per_process_memory_fraction:0.15");
         let free = vec![script.to_string(); 80].join(",");
-        run.env("SIMCUDA_FREE_SCRIPT", free).env("SIMCUDA_CAPACITY", (4 * GIB).to_string()).run().ok()
+        run.env("SIMCUDA_FREE_SCRIPT", free)
+            .env("SIMCUDA_CAPACITY", (4 * GIB).to_string())
+            .run()
+            .ok()
     };
     // As much was free when each started.
-    let taken: Vec<_> = (0..6).map(|started| one(4 * GIB * (100 - 15 * started) / 100).value("taken")).collect();
+    let taken: Vec<_> =
+        (0..6).map(|started| one(4 * GIB * (100 - 15 * started) / 100).value("taken")).collect();
     let share = (4.0 * GIB as f64 * 0.15) as u64;
     assert!(taken.iter().all(|&bytes| bytes == taken[0]), "{taken:?}");
     assert!(taken[0] <= share && share - taken[0] < 16 * MIB, "{taken:?} of {share}");

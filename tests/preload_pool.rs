@@ -65,7 +65,9 @@ fn a_refused_context_event_is_no_licence_to_reuse() {
 // Work that never ends before the next request: without a bound on waiting bytes the card fills after 16 rounds.
 #[test]
 fn ten_thousand_rounds_without_a_wait_do_not_fill_the_card() {
-    let run = Run::new("flood").args(["10000", "67108864", "100"]).env("SIMCUDA_CAPACITY", GIB.to_string());
+    let run = Run::new("flood")
+        .args(["10000", "67108864", "100"])
+        .env("SIMCUDA_CAPACITY", GIB.to_string());
     let outcome = run.run().ok();
     assert_eq!(outcome.value("rounds"), 10000);
     assert_eq!(outcome.pool().out_of_memory, 0);
@@ -77,7 +79,11 @@ fn ten_thousand_rounds_without_a_wait_do_not_fill_the_card() {
 fn waiting_blocks_are_bounded_also_on_a_large_card() {
     let outcome = Run::new("flood").args(["2000", "67108864", "100"]).run().ok();
     let pool = outcome.pool();
-    assert!(pool.peak_reserved_bytes <= GIB, "{} bytes reserved for 64 MiB live", pool.peak_reserved_bytes);
+    assert!(
+        pool.peak_reserved_bytes <= GIB,
+        "{} bytes reserved for 64 MiB live",
+        pool.peak_reserved_bytes
+    );
 }
 
 // Many open events: small frees without a wait may not need an event each.
@@ -92,7 +98,11 @@ fn a_free_is_a_barrier_when_asked_for() {
     let outcome = Run::new("free_barrier").conf("free_barrier:true").run().ok();
     assert_eq!(outcome.value("event"), 0);
     let outcome = Run::new("free_barrier").run().ok();
-    assert_eq!(outcome.value("event"), 600, "not ready: without the setting the free does not wait");
+    assert_eq!(
+        outcome.value("event"),
+        600,
+        "not ready: without the setting the free does not wait"
+    );
 }
 
 // torch_memory_saver #82 (6912 bytes), onnxruntime #12289 (textures need 512): every size, aligned, apart. Case C24.
@@ -120,7 +130,11 @@ fn observe_and_off_leave_every_call_to_the_driver() {
     for off in [Run::new("loop").conf("mode:off"), Run::new("loop").env("CENOTE_DISABLE", "1")] {
         let outcome = off.args(["10"]).run().ok();
         assert_eq!((outcome.value("driver_allocations"), outcome.value("driver_frees")), (10, 10));
-        assert!(outcome.reports.is_empty() && outcome.left_in("pages").is_empty(), "{:?}", outcome.files);
+        assert!(
+            outcome.reports.is_empty() && outcome.left_in("pages").is_empty(),
+            "{:?}",
+            outcome.files
+        );
         assert_eq!(outcome.stderr, "");
     }
 }
@@ -137,5 +151,8 @@ fn many_threads_never_see_each_others_bytes() {
 fn a_block_may_be_freed_by_another_thread() {
     let outcome = Run::new("cross_thread").arg("20000").run().ok();
     let pool = outcome.pool();
-    assert_eq!((pool.live_bytes, pool.live_blocks, pool.allocations, pool.frees), (0, 0, 20000, 20000));
+    assert_eq!(
+        (pool.live_bytes, pool.live_blocks, pool.allocations, pool.frees),
+        (0, 0, 20000, 20000)
+    );
 }

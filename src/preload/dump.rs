@@ -106,7 +106,8 @@ fn describe(process: &Process) -> report::Process {
         command: arguments.map(|a| String::from_utf8_lossy(a).into_owned()).collect(),
         host: page.host.get_string(),
         started_unix_ns: process.started_unix_ns,
-        duration_ns: clock::unix_ns().saturating_sub(process.started_unix_ns),
+        // The coarse clock of the blocks may be a tick ahead.
+        duration_ns: clock::unix_ns().saturating_sub(process.started_unix_ns).max(process.age_ns()),
         rank: report::rank(environment::text),
         environment: environment::telling(),
     }

@@ -5,10 +5,10 @@
 //! age then:
 //!
 //! 1. *held by a cache*: a caching allocator is in the stack;
-//! 2. *growing*: blocks live from four of the eight parts of the run. In a run under a second, whose parts say little,
+//! 2. *growing*: blocks live from four of the eight parts of the run. In a run under half a second, whose parts say little,
 //!    also: at least eight blocks live, and no fewer than half of all that the site ever allocated;
 //! 3. *start-up*, for a library that takes workspaces once (cuBLAS, NCCL, ...), whenever that was;
-//! 4. *start-up*, for a block from the first eighth of the run. A run under a second has no start-up: in a small test
+//! 4. *start-up*, for a block from the first eighth of the run. A run under half a second has no start-up: in a small test
 //!    program, a leak is a leak;
 //! 5. *never freed*: the rest.
 //!
@@ -28,7 +28,7 @@ const GROWING_PARTS: u32 = 4;
 /// Live blocks that make a site grow in a short run.
 const GROWING_BLOCKS: u64 = 8;
 /// A run under this has no start-up and no steady state.
-const SHORT_RUN_NS: u64 = 1_000_000_000;
+const SHORT_RUN_NS: u64 = 500_000_000;
 
 /// Parts of symbols that only caching allocators have.
 const CACHES: &[&str] =

@@ -300,10 +300,10 @@ struct Leak {
 #[derive(Copy, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "snake_case")]
 enum LeakClass {
-    /// Blocks of the site are live from at least four parts of the run. In a run under a second also: at least eight
+    /// Blocks of the site are live from at least four parts of the run. In a run under half a second also: at least eight
     /// blocks are live, and no fewer than half of all that the site allocated.
     Growing,
-    /// Allocated after the first eighth of the run and never freed. In a run under a second: at any time.
+    /// Allocated after the first eighth of the run and never freed. In a run under half a second: at any time.
     NeverFreed,
     /// Allocated in the first eighth of the run: a model, a workspace, a static owner. Also what a library such as cuBLAS
     /// or NCCL keeps, whenever it took it, as long as it does not grow.

@@ -16,7 +16,7 @@ mod stage;
 
 pub use outcome::Outcome;
 pub use run::{Run, Running};
-pub use stage::{native, repository, stage};
+pub use stage::{compiled, native, repository, stage};
 
 /// 2^20 bytes.
 pub const MIB: u64 = 1 << 20;

@@ -36,7 +36,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(run: &Run, status: ExitStatus, out: Vec<u8>, err: Vec<u8>, pid: u32, elapsed: Duration) -> Self {
+    pub(super) fn new(
+        run: &Run,
+        status: ExitStatus,
+        out: Vec<u8>,
+        err: Vec<u8>,
+        pid: u32,
+        elapsed: Duration,
+    ) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let folder = run.folder();
         let calls = fs::read_to_string(folder.join("calls")).unwrap_or_default();
@@ -70,21 +77,37 @@ impl Outcome {
     /// The program ended with this exit status.
     #[track_caller]
     pub fn ended_with(self, code: i32) -> Self {
-        assert_eq!(self.status.code(), Some(code), "{:?}\n{}\n{}", self.status, self.stdout, self.stderr);
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{:?}\n{}\n{}",
+            self.status,
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
     /// The program was ended by this signal.
     #[track_caller]
     pub fn killed_by(self, signal: i32) -> Self {
-        assert_eq!(self.status.signal(), Some(signal), "{:?}\n{}\n{}", self.status, self.stdout, self.stderr);
+        assert_eq!(
+            self.status.signal(),
+            Some(signal),
+            "{:?}\n{}\n{}",
+            self.status,
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
     /// The number that the program printed after `name`.
     #[track_caller]
     pub fn value(&self, name: &str) -> u64 {
-        self.values(name).pop().unwrap_or_else(|| panic!("no {name:?} in:\n{}\n{}", self.stdout, self.stderr))
+        self.values(name)
+            .pop()
+            .unwrap_or_else(|| panic!("no {name:?} in:\n{}\n{}", self.stdout, self.stderr))
     }
 
     /// Every number that the program printed after `name`, in order.
@@ -103,7 +126,13 @@ impl Outcome {
     pub fn report(&self) -> &Report {
         match &self.reports[..] {
             [report] => report,
-            others => panic!("{} reports: {:?}\n{}\n{}", others.len(), self.files, self.stdout, self.stderr),
+            others => panic!(
+                "{} reports: {:?}\n{}\n{}",
+                others.len(),
+                self.files,
+                self.stdout,
+                self.stderr
+            ),
         }
     }
 
@@ -111,14 +140,18 @@ impl Outcome {
     #[track_caller]
     pub fn report_of(&self, pid: u64) -> &Report {
         let mut reports = self.reports.iter().filter(|report| u64::from(report.process.pid) == pid);
-        reports.next().unwrap_or_else(|| panic!("no report of {pid}: {:?}\n{}", self.files, self.stderr))
+        reports
+            .next()
+            .unwrap_or_else(|| panic!("no report of {pid}: {:?}\n{}", self.files, self.stderr))
     }
 
     /// One device of the only report.
     #[track_caller]
     pub fn device(&self, ordinal: u32) -> &Device {
         let mut devices = self.report().devices.iter().filter(|device| device.ordinal == ordinal);
-        devices.next().unwrap_or_else(|| panic!("no device {ordinal} in {:?}", self.report().devices))
+        devices
+            .next()
+            .unwrap_or_else(|| panic!("no device {ordinal} in {:?}", self.report().devices))
     }
 
     /// The pool of the first device.
@@ -137,7 +170,11 @@ impl Outcome {
     #[track_caller]
     pub fn recover(mut self) -> Self {
         let answer = self.run.command_line(&["recover"]).output().unwrap();
-        assert!(answer.status.success(), "cenote recover: {}", String::from_utf8_lossy(&answer.stderr));
+        assert!(
+            answer.status.success(),
+            "cenote recover: {}",
+            String::from_utf8_lossy(&answer.stderr)
+        );
         self.read_reports();
         self
     }
@@ -175,10 +212,15 @@ fn list(folder: &Path) -> Vec<PathBuf> {
 /// Reads a report and checks what holds for every one.
 fn read(file: &Path) -> Report {
     let text = fs::read_to_string(file).unwrap();
-    let report: Report =
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{} is no report: {error}\n{text}", file.display()));
+    let report: Report = serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{} is no report: {error}\n{text}", file.display()));
     let written: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(serde_json::to_value(&report).unwrap(), written, "{} has keys that the schema lacks", file.display());
+    assert_eq!(
+        serde_json::to_value(&report).unwrap(),
+        written,
+        "{} has keys that the schema lacks",
+        file.display()
+    );
     assert_eq!(report.schema, SCHEMA);
     for device in &report.devices {
         let (pool, memory) = (&device.pool, &device.memory);
@@ -187,21 +229,43 @@ fn read(file: &Path) -> Report {
             pool.live_bytes + pool.cached_bytes + pool.waiting_bytes + pool.internal_bytes,
             "reserved = live + cached + waiting + internal: {pool:?}"
         );
-        let sums = [pool.reserved_bytes, pool.peak_reserved_bytes, pool.peak_live_bytes, memory.peak_live_bytes];
+        let sums = [
+            pool.reserved_bytes,
+            pool.peak_reserved_bytes,
+            pool.peak_live_bytes,
+            memory.peak_live_bytes,
+        ];
         assert!(sums.iter().all(|&bytes| bytes < 1 << 62), "a number wrapped: {device:?}");
         let in_segments: u64 = device.segments.iter().map(|segment| segment.bytes).sum();
         let all = report.complete && report.truncated.segments == 0;
         assert!(!all || in_segments == pool.reserved_bytes, "{device:?}");
         let by_owner: u64 = memory.by_owner.iter().map(|owner| owner.bytes).sum();
         let by_kind: u64 = memory.by_kind.values().map(|live| live.bytes).sum();
-        assert_eq!(by_owner, by_kind, "owners and kinds are two views of the same bytes: {memory:?}");
+        assert_eq!(
+            by_owner, by_kind,
+            "owners and kinds are two views of the same bytes: {memory:?}"
+        );
         let ratios = [device.fragmentation.internal_ratio, device.fragmentation.external_ratio];
-        assert!(ratios.iter().all(|ratio| (0.0..=1.0).contains(ratio)), "{:?}", device.fragmentation);
+        assert!(
+            ratios.iter().all(|ratio| (0.0..=1.0).contains(ratio)),
+            "{:?}",
+            device.fragmentation
+        );
     }
-    let stacks = report.sites.iter().map(|site| &site.stack).chain(report.events.iter().map(|event| &event.stack));
+    let stacks = report
+        .sites
+        .iter()
+        .map(|site| &site.stack)
+        .chain(report.events.iter().map(|event| &event.stack));
     let frames = report.frames.len();
-    assert!(stacks.flatten().all(|&frame| (frame as usize) < frames), "a stack names a frame that is not there");
+    assert!(
+        stacks.flatten().all(|&frame| (frame as usize) < frames),
+        "a stack names a frame that is not there"
+    );
     let leaks = report.devices.iter().flat_map(|device| &device.leaks);
-    assert!(leaks.clone().all(|leak| (leak.site as usize) < report.sites.len()), "a leak names a site that is not there");
+    assert!(
+        leaks.clone().all(|leak| (leak.site as usize) < report.sites.len()),
+        "a leak names a site that is not there"
+    );
     report
 }

@@ -148,7 +148,11 @@ impl Run {
     /// The command line with the environment of the run, without any preload.
     pub(super) fn command_line(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(stage().join("cenote"));
-        command.args(arguments).env_clear().envs(&self.environment).current_dir(self.folder().join("cwd"));
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(self.folder().join("cwd"));
         command
     }
 
@@ -172,17 +176,27 @@ impl Run {
         };
         let (stdout, stderr) = (output("stdout"), output("stderr"));
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env_clear().envs(&self.environment).current_dir(path.join("cwd"));
+        command
+            .args(&self.arguments)
+            .env_clear()
+            .envs(&self.environment)
+            .current_dir(path.join("cwd"));
         if !self.preloads.is_empty() {
-            let list: Vec<_> = self.preloads.iter().map(|library| library.to_str().unwrap()).collect();
+            let list: Vec<_> =
+                self.preloads.iter().map(|library| library.to_str().unwrap()).collect();
             command.env("LD_PRELOAD", list.join(":"));
         }
         let input = self.input.as_ref().map(|text| {
             fs::write(path.join("input"), text).unwrap();
             fs::File::open(path.join("input")).unwrap()
         });
-        command.stdin(input.map_or_else(Stdio::null, Stdio::from)).stdout(stdout.0).stderr(stderr.0).process_group(0);
-        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
+        command
+            .stdin(input.map_or_else(Stdio::null, Stdio::from))
+            .stdout(stdout.0)
+            .stderr(stderr.0)
+            .process_group(0);
+        let child =
+            command.spawn().unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
         Running { child, outputs: [stdout.1, stderr.1], started: Instant::now(), run: self }
     }
 }
@@ -204,9 +218,17 @@ impl Running {
 
     /// Waits until the program has printed `line`.
     pub fn wait_for(&mut self, line: &str) {
-        while !fs::read_to_string(&self.outputs[0]).unwrap_or_default().lines().any(|printed| printed == line) {
+        while !fs::read_to_string(&self.outputs[0])
+            .unwrap_or_default()
+            .lines()
+            .any(|printed| printed == line)
+        {
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none(), "ended ({ended:?}) before it printed {line:?}:\n{}", self.printed());
+            assert!(
+                ended.is_none(),
+                "ended ({ended:?}) before it printed {line:?}:\n{}",
+                self.printed()
+            );
             self.check_time();
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -223,7 +245,14 @@ impl Running {
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 let [stdout, stderr] = self.outputs.each_ref().map(|file| fs::read(file).unwrap());
-                return Outcome::new(&self.run, status, stdout, stderr, self.child.id(), self.started.elapsed());
+                return Outcome::new(
+                    &self.run,
+                    status,
+                    stdout,
+                    stderr,
+                    self.child.id(),
+                    self.started.elapsed(),
+                );
             }
             self.check_time();
             std::thread::sleep(Duration::from_millis(2));

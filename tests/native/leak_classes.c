@@ -8,7 +8,7 @@ __attribute__((noinline)) static CUdeviceptr scratch(void) { CUdeviceptr block =
 int main(int argc, char **argv) {
     long wait = argc > 1 ? atol(argv[1]) : 20;
     start(0);
-    for (int i = 0; i < 4; i++) weights();
+    for (volatile int i = 0; i < 4; i++) weights();
     for (int step = 0; step < 40; step++) {
         CUdeviceptr block = scratch();
         history();

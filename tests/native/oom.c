@@ -7,8 +7,7 @@ __attribute__((noinline)) static CUdeviceptr cache(void) { CUdeviceptr block = t
 int main(void) {
     CUdeviceptr block = 42;
     start(0);
-    model();
-    model();
+    for (volatile int i = 0; i < 2; i++) model();
     cache();
     CUdeviceptr freed = take(64 * MiB);
     CHECK(cuMemFree_v2(freed));

@@ -8,7 +8,7 @@ static CUcontext context;
 
 static void *second(void *unused) {
     CHECK(cuCtxSetCurrent(context));
-    for (int i = 0; i < 10; i++) blue();
+    for (volatile int i = 0; i < 10; i++) blue();
     return unused;
 }
 
@@ -16,7 +16,7 @@ int main(void) {
     pthread_t thread;
     CUdeviceptr blocks[5];
     context = start(0);
-    for (int i = 0; i < 5; i++) blocks[i] = red();
+    for (volatile int i = 0; i < 5; i++) blocks[i] = red();
     for (int i = 0; i < 3; i++) CHECK(cuMemFree_v2(blocks[i]));
     CHECK(pthread_create(&thread, NULL, second, NULL));
     CHECK(pthread_join(thread, NULL));
