@@ -120,8 +120,14 @@ macro_rules! key {
 
 /// Every key, in the order in which they are shown.
 pub const KEYS: &[Key] = &[
-    key!("mode", Kind::Word(MODES), "pool", mode, mode,
-        "pool: keep freed memory and hand it out again. observe: only track and report. off: do nothing."),
+    key!(
+        "mode",
+        Kind::Word(MODES),
+        "pool",
+        mode,
+        mode,
+        "pool: keep freed memory and hand it out again. observe: only track and report. off: do nothing."
+    ),
     key!("limit", Kind::Bytes, "none", value::parse_bytes, some limit,
         "Device memory that the process may hold on each device, whichever call it comes from. More is out of memory."),
     key!("per_process_memory_fraction", Kind::Ratio, "none", value::ratio, some per_process_memory_fraction,
@@ -130,22 +136,64 @@ pub const KEYS: &[Key] = &[
         "Above this share of the limit (else of the device) the longest unused cached blocks go back to the driver before more is taken."),
     key!("max_split_size_mb", Kind::Mebibytes, "none", value::mebibytes, some max_split_size,
         "Cached blocks of this size and more serve only requests at most max_non_split_rounding_mb smaller; other blocks, requests at most an eighth smaller."),
-    key!("max_non_split_rounding_mb", Kind::Mebibytes, "20", value::mebibytes, max_non_split_rounding,
-        "See max_split_size_mb."),
-    key!("retain", Kind::Bytes, "0", value::parse_bytes, retain,
-        "Cached bytes on each device that are never given back for being idle."),
-    key!("idle_release", Kind::Duration, "500ms", value::duration, idle_release,
-        "Cached memory that nobody asked for during this time goes back to the driver as soon as the device is idle, and after twice the time in any case."),
-    key!("free_barrier", Kind::Flag, "false", value::flag, free_barrier,
-        "Let every free wait for the work in flight, for programs that use cudaFree as a barrier."),
-    key!("slabs", Kind::Flag, "true", value::flag, slabs,
-        "Cut blocks under 1 MiB from shared 2 MiB slabs. Set it to false when small blocks are exported to a process that runs without cenote."),
-    key!("stacks", Kind::Word(STACKS), "full", stacks, stacks,
-        "Call stacks taken: of every allocation, of a sample, of none. Counters are exact in any case."),
+    key!(
+        "max_non_split_rounding_mb",
+        Kind::Mebibytes,
+        "20",
+        value::mebibytes,
+        max_non_split_rounding,
+        "See max_split_size_mb."
+    ),
+    key!(
+        "retain",
+        Kind::Bytes,
+        "0",
+        value::parse_bytes,
+        retain,
+        "Cached bytes on each device that are never given back for being idle."
+    ),
+    key!(
+        "idle_release",
+        Kind::Duration,
+        "500ms",
+        value::duration,
+        idle_release,
+        "Cached memory that nobody asked for during this time goes back to the driver as soon as the device is idle, and after twice the time in any case."
+    ),
+    key!(
+        "free_barrier",
+        Kind::Flag,
+        "false",
+        value::flag,
+        free_barrier,
+        "Let every free wait for the work in flight, for programs that use cudaFree as a barrier."
+    ),
+    key!(
+        "slabs",
+        Kind::Flag,
+        "true",
+        value::flag,
+        slabs,
+        "Cut blocks under 1 MiB from shared 2 MiB slabs. Set it to false when small blocks are exported to a process that runs without cenote."
+    ),
+    key!(
+        "stacks",
+        Kind::Word(STACKS),
+        "full",
+        stacks,
+        stacks,
+        "Call stacks taken: of every allocation, of a sample, of none. Counters are exact in any case."
+    ),
     key!("report_every", Kind::Duration, "none", value::duration, some report_every,
         "Also write the report at this interval."),
-    key!("strict", Kind::Flag, "false", value::flag, strict,
-        "Let cenote run refuse to start when a part of the configuration is wrong."),
+    key!(
+        "strict",
+        Kind::Flag,
+        "false",
+        value::flag,
+        strict,
+        "Let cenote run refuse to start when a part of the configuration is wrong."
+    ),
 ];
 
 fn mode(text: &str) -> Option<Mode> {
@@ -191,7 +239,11 @@ pub const VARIABLES: &[Variable] = &[
         doc: "Messages on stderr: off, error, warn, info.",
     },
     Variable { name: "CENOTE_DISABLE", default: "", doc: "1 switches everything off." },
-    Variable { name: "CENOTE_RANK", default: "", doc: "The rank to report, where the launcher's is wrong." },
+    Variable {
+        name: "CENOTE_RANK",
+        default: "",
+        doc: "The rank to report, where the launcher's is wrong.",
+    },
     Variable {
         name: "CENOTE_RUNTIME_DIR",
         default: "",

@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn the_rest_counts_when_a_part_is_wrong() {
-        let (settings, problems) = parse("mode:pol, limit:1GiB ,nonsense,garbage_collection_threshold:1.5,");
+        let (settings, problems) =
+            parse("mode:pol, limit:1GiB ,nonsense,garbage_collection_threshold:1.5,");
         assert_eq!(settings.limit, Some(1 << 30));
         assert_eq!(settings.mode, Mode::Pool);
         assert_eq!(problems.len(), 3, "{problems:?}");

@@ -26,8 +26,13 @@ const LOCATION_DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE
 const _: () = {
     assert!(size_of::<IpcHandle>() == size_of::<sys::CUipcMemHandle>());
     let location = offset_of!(sys::CUmemAllocationProp, location);
-    assert!(offset_of!(AllocationProp, location_type) == location + offset_of!(sys::CUmemLocation, type_));
-    assert!(offset_of!(AllocationProp, location_id) == location + offset_of!(sys::CUmemLocation, id));
+    assert!(
+        offset_of!(AllocationProp, location_type)
+            == location + offset_of!(sys::CUmemLocation, type_)
+    );
+    assert!(
+        offset_of!(AllocationProp, location_id) == location + offset_of!(sys::CUmemLocation, id)
+    );
 };
 
 impl AllocationProp {

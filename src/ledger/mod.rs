@@ -17,12 +17,10 @@ mod live;
 mod modules;
 mod sites;
 
-pub use books::{
-    Books, Counter, DeviceBook, KINDS, MAX_DEVICES, SITE_DEPTH, SITES,
-};
+pub use books::{Books, Counter, DeviceBook, KINDS, MAX_DEVICES, SITE_DEPTH, SITES};
 pub use events::{EventKind, EventState, Events, Happening};
 pub use live::{Block, Kind, LiveBlocks};
-pub use modules::{Module, ModuleSlot, MODULES};
+pub use modules::{MODULES, Module, ModuleSlot};
 pub use sites::{SiteId, SiteSlot, Sites};
 
 pub use crate::pool::{PoolBook, Ratchet};

@@ -53,15 +53,14 @@ impl Books {
     /// Whether a module in the books holds the address.
     pub fn knows_address(&self, address: u64) -> bool {
         let mut used = self.modules.iter().take_while(|slot| slot.base.load(Acquire) != 0);
-        used.any(|slot| {
-            (slot.base.load(Relaxed)..slot.end.load(Relaxed)).contains(&address)
-        })
+        used.any(|slot| (slot.base.load(Relaxed)..slot.end.load(Relaxed)).contains(&address))
     }
 
     /// Writes a module down. Without room, nothing happens: its frames stay bare addresses.
     pub fn add_module(&self, base: u64, end: u64, path: &[u8]) {
         let Some(slot) = self.modules.iter().find(|slot| {
-            slot.base.load(Relaxed) == 0 && slot.base.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
+            slot.base.load(Relaxed) == 0
+                && slot.base.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
         }) else {
             return;
         };

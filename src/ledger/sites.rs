@@ -138,7 +138,8 @@ impl<'a> Sites<'a> {
 /// FNV-1a over the words, then a finalizer: return addresses differ in few bits.
 fn hash(stack: &[u64], what: u32) -> u64 {
     let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(29);
-    let mut hash = stack.iter().fold(step(0xcbf2_9ce4_8422_2325, what as u64 + 1), |h, &w| step(h, w));
+    let mut hash =
+        stack.iter().fold(step(0xcbf2_9ce4_8422_2325, what as u64 + 1), |h, &w| step(h, w));
     hash ^= hash >> 32;
     hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (hash ^ hash >> 29).max(1)

@@ -23,7 +23,9 @@ pub enum PageError {
         source: io::Error,
     },
     /// No page of this version.
-    #[error("{0}: not a live page of this version of cenote; read it with the version that wrote it")]
+    #[error(
+        "{0}: not a live page of this version of cenote; read it with the version that wrote it"
+    )]
     Foreign(PathBuf),
 }
 

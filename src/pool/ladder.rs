@@ -3,7 +3,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::pool::Pool;
+use super::context::Pool;
 use super::segment::SlotState;
 use super::sizes::Fit;
 use super::state::State;

@@ -19,15 +19,15 @@
 //! One mutex a pool. It is not held while the driver allocates, frees or waits.
 #![forbid(unsafe_code)]
 
+mod context;
 mod gauges;
 mod ladder;
-mod pool;
 mod segment;
 mod sizes;
 mod state;
 mod waiting;
 
+pub use context::{Config, Located, Pool, SegmentView, WrongFree};
 pub use gauges::{PoolBook, Ratchet};
-pub use pool::{Config, Located, Pool, SegmentView, WrongFree};
 pub use segment::SlotState;
 pub use sizes::{SLAB_BYTES, SMALL_BYTES};

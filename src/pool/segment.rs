@@ -40,13 +40,8 @@ pub(super) struct Segment {
     pub(super) idle_since_ms: u64,
 }
 
-const NEW: Slot = Slot {
-    state: SlotState::Ready,
-    exported: false,
-    requested: 0,
-    allocated_by: 0,
-    freed_by: 0,
-};
+const NEW: Slot =
+    Slot { state: SlotState::Ready, exported: false, requested: 0, allocated_by: 0, freed_by: 0 };
 
 impl Segment {
     /// A segment just taken from the driver, all of its slots ready.

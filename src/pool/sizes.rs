@@ -67,7 +67,7 @@ mod tests {
         for requested in 1..SMALL_BYTES {
             let fit = Fit::of(requested, true);
             assert!(fit.slot_bytes >= requested, "{fit:?}");
-            assert!(fit.slot_bytes % 512 == 0 && fit.slots >= 2, "{fit:?}");
+            assert!(fit.slot_bytes.is_multiple_of(512) && fit.slots >= 2, "{fit:?}");
             assert!(fit.slot_bytes * u64::from(fit.slots) <= SLAB_BYTES, "{fit:?}");
             let need = requested.next_multiple_of(512);
             assert!(fit.slot_bytes * 2 <= need * 3, "{fit:?}");

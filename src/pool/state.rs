@@ -155,7 +155,8 @@ impl State {
     /// Work is done: what waited for it is ready. Returns the events to recycle.
     pub(super) fn settle(&mut self, settled: Settled, now_ms: u64) -> Vec<Event> {
         for member in settled.members {
-            let exported = self.segments.get(&member.0).is_some_and(|s| s.slots[member.1 as usize].exported);
+            let exported =
+                self.segments.get(&member.0).is_some_and(|s| s.slots[member.1 as usize].exported);
             let to = if exported { SlotState::Withheld } else { SlotState::Ready };
             self.move_slot(member, to, None);
             if let Some(segment) = self.segments.get_mut(&member.0) {

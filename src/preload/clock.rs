@@ -20,7 +20,6 @@ pub(super) fn now_ms() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000
 }
 
-
 /// Lets one caller through in each interval.
 #[derive(Debug, Default)]
 pub(super) struct Every(AtomicU64);

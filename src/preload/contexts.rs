@@ -166,7 +166,10 @@ impl Process {
     }
 
     /// Contexts of a device that a call is about to end, or may; after it, `check_contexts` says which did.
-    pub(super) fn endangered(&self, is_in_danger: impl Fn(&Context) -> bool) -> Vec<&'static Context> {
+    pub(super) fn endangered(
+        &self,
+        is_in_danger: impl Fn(&Context) -> bool,
+    ) -> Vec<&'static Context> {
         let mut contexts = self.contexts.living();
         contexts.retain(|context| is_in_danger(context));
         contexts

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::calls;
 use super::process::{self, Admission, Process};
 use crate::cuda::table::{self, Function, HOOKED};
-use crate::cuda::{AllocationProp, ContextHandle, CuResult, DevicePtr, IpcHandle, StreamHandle, real};
+use crate::cuda::{
+    AllocationProp, ContextHandle, CuResult, DevicePtr, IpcHandle, StreamHandle, real,
+};
 
 /// Calls seen, by function.
 static CALLS: [AtomicU64; HOOKED] = [const { AtomicU64::new(0) }; HOOKED];

@@ -158,7 +158,10 @@ fn other_preloads() -> Vec<String> {
     let own = loader::module_at(other_preloads as *const () as usize).map(|(_, path)| path);
     let set = environment::text("LD_PRELOAD").unwrap_or_default();
     let others = set.split([' ', ':']).filter(|name| !name.is_empty());
-    others.filter(|name| own.as_ref().is_none_or(|own| own.as_os_str() != *name)).map(str::to_owned).collect()
+    others
+        .filter(|name| own.as_ref().is_none_or(|own| own.as_os_str() != *name))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn notes(process: &Process) -> Vec<Note> {

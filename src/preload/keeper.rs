@@ -87,7 +87,8 @@ fn run(process: &'static Process) {
 fn is_last_thread() -> bool {
     // "pid (name) state ...": the name may hold anything, so the state is looked for behind the last bracket.
     let status = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let main_is_gone = status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
+    let main_is_gone =
+        status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
     let threads = || std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
     main_is_gone && threads() <= 2
 }

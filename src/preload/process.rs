@@ -90,7 +90,12 @@ fn is_free(function: Function) -> bool {
     use Function::*;
     matches!(
         function,
-        cuMemFree_v2 | cuMemFreeAsync | cuMemFreeAsync_ptsz | cuMemFreeHost | cuMemUnmap | cuMemRelease
+        cuMemFree_v2
+            | cuMemFreeAsync
+            | cuMemFreeAsync_ptsz
+            | cuMemFreeHost
+            | cuMemUnmap
+            | cuMemRelease
     )
 }
 
@@ -160,7 +165,8 @@ impl Process {
         let (page, problem) = match crate::page::create(&environment.pages, pid, started_unix_ns) {
             Ok(page) => (page, None),
             Err(error) => {
-                let text = format!("{error}: the numbers do not survive a kill; set CENOTE_RUNTIME_DIR");
+                let text =
+                    format!("{error}: the numbers do not survive a kill; set CENOTE_RUNTIME_DIR");
                 (PageFile::anonymous().ok()?, Some(text))
             }
         };
@@ -230,7 +236,9 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) fn note_fault(function: Function) {
     if let Some(process) = current() {
         let name = NAMES.get(function as usize).copied().unwrap_or("a hooked function");
-        let text = || format!("an internal error in {name}: the call went to the driver; please report it");
+        let text = || {
+            format!("an internal error in {name}: the call went to the driver; please report it")
+        };
         process.events.note("internal_error", text);
     }
 }

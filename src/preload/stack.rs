@@ -137,7 +137,8 @@ impl Walk {
         }
         let below = self.depth.checked_sub(1).and_then(|last| self.words.get(last));
         // SAFETY: the unwinder read the return address of a frame of this stack from `at`, on the ABI's terms.
-        let holds = at % 8 == 0 && unsafe { (at as *const usize).read_volatile() } == frame;
+        let holds =
+            at.is_multiple_of(8) && unsafe { (at as *const usize).read_volatile() } == frame;
         self.regular &= holds && below.is_none_or(|&(lower, _)| lower < at);
         let Some(word) = self.words.get_mut(self.depth) else { return false };
         *word = (at, frame);

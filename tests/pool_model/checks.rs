@@ -89,7 +89,8 @@ fn ready(segments: &[SegmentView]) -> impl Iterator<Item = u64> + '_ {
 
 /// Segments in which nothing is live, or waits.
 pub(crate) fn idle(segments: &[SegmentView]) -> impl Iterator<Item = &SegmentView> {
-    let in_use = |view: &SegmentView| slots(view, SlotState::Live) + slots(view, SlotState::Waiting);
+    let in_use =
+        |view: &SegmentView| slots(view, SlotState::Live) + slots(view, SlotState::Waiting);
     segments.iter().filter(move |view| in_use(view) == 0)
 }
 
@@ -144,9 +145,9 @@ pub(crate) fn must_not_grow(machine: &Machine, bytes: u64) -> bool {
     }
     let size = if bytes == MIB { MIB } else { bytes.next_multiple_of(2 * MIB) };
     let segments = machine.pool.segments();
-    segments.iter().any(|view| {
-        view.slot_bytes.is_none() && view.bytes == size && view.waiting_bytes == size
-    })
+    segments
+        .iter()
+        .any(|view| view.slot_bytes.is_none() && view.bytes == size && view.waiting_bytes == size)
 }
 
 /// After a release of everything, what is left has a live block in it.

@@ -10,18 +10,28 @@ use super::memory::MIB;
 pub(crate) enum Operation {
     Allocate(u64),
     /// Work on a stream over a live block, for some microseconds.
-    Launch { stream: usize, block: usize, micros: u64 },
+    Launch {
+        stream: usize,
+        block: usize,
+        micros: u64,
+    },
     Free(usize),
     /// A free of a block that was freed before.
     FreeTwice(usize),
     /// A free of an address within a live block.
-    FreeInside { block: usize, offset: u64 },
+    FreeInside {
+        block: usize,
+        offset: u64,
+    },
     /// A free of an address that may be anything.
     FreeForeign(u64),
     BeginCapture,
     EndCapture,
     Settle,
-    ReleaseIdle { idle_ms: u64, retain: u64 },
+    ReleaseIdle {
+        idle_ms: u64,
+        retain: u64,
+    },
     ReleaseAll,
     AskIdle,
     Export(usize),
@@ -32,21 +42,27 @@ pub(crate) enum Operation {
     /// Other processes of the card leave this much.
     Capacity(u64),
     /// The n-th call of a kind fails.
-    Fault { call: usize, n: u64, code: usize },
+    Fault {
+        call: usize,
+        n: u64,
+        code: usize,
+    },
     /// The context breaks: every call fails until it dies.
     Break,
     StopSlabs,
     /// The context dies, and a new one with this configuration begins.
     Bury(usize),
     /// In the next operation, at this moment, another thread does something.
-    Intrude { moment: u32, others: Vec<Operation> },
+    Intrude {
+        moment: u32,
+        others: Vec<Operation>,
+    },
 }
 
 use Operation::*;
 
 /// Sizes that come again and again, as a program has them.
-const FAVOURITES: [u64; 8] =
-    [1, 512, 12_345, 300_000, MIB, 2 * MIB, 4 * MIB + 1, 20 * MIB];
+const FAVOURITES: [u64; 8] = [1, 512, 12_345, 300_000, MIB, 2 * MIB, 4 * MIB + 1, 20 * MIB];
 
 fn size() -> impl Strategy<Value = u64> {
     prop_oneof![

@@ -42,7 +42,10 @@ pub(in super::super) unsafe fn cuMemAllocHost_v2(
     unsafe { track(process, pointer, bytes, || real::cuMemAllocHost_v2(pointer, bytes)) }
 }
 
-pub(in super::super) unsafe fn cuMemFreeHost(process: &'static Process, pointer: usize) -> CuResult {
+pub(in super::super) unsafe fn cuMemFreeHost(
+    process: &'static Process,
+    pointer: usize,
+) -> CuResult {
     let block = process.live.remove(pointer as u64);
     // SAFETY: the program's own argument.
     process.forward_free(pointer as u64, block, || unsafe { real::cuMemFreeHost(pointer) })

@@ -87,7 +87,8 @@ pub(in super::super) unsafe fn cuIpcGetMemHandle(
         None => {
             // The handle would open other bytes: the honest answer is that this block can't be exported.
             process.events.note("export_refused", || {
-                "a block under 1 MiB could not be exported with this driver; set slabs:false".to_owned()
+                "a block under 1 MiB could not be exported with this driver; set slabs:false"
+                    .to_owned()
             });
             return CuResult::INVALID_VALUE;
         }
@@ -139,7 +140,9 @@ pub(in super::super) unsafe fn cuIpcOpenMemHandle(
     flags: u32,
 ) -> CuResult {
     // SAFETY: the program's own arguments.
-    unsafe { process.open(pointer, handle, |handle| real::cuIpcOpenMemHandle(pointer, handle, flags)) }
+    unsafe {
+        process.open(pointer, handle, |handle| real::cuIpcOpenMemHandle(pointer, handle, flags))
+    }
 }
 
 pub(in super::super) unsafe fn cuIpcOpenMemHandle_v2(
@@ -149,7 +152,9 @@ pub(in super::super) unsafe fn cuIpcOpenMemHandle_v2(
     flags: u32,
 ) -> CuResult {
     // SAFETY: the program's own arguments.
-    unsafe { process.open(pointer, handle, |handle| real::cuIpcOpenMemHandle_v2(pointer, handle, flags)) }
+    unsafe {
+        process.open(pointer, handle, |handle| real::cuIpcOpenMemHandle_v2(pointer, handle, flags))
+    }
 }
 
 pub(in super::super) unsafe fn cuIpcCloseMemHandle(
@@ -178,6 +183,7 @@ pub(in super::super) unsafe fn cuIpcCloseMemHandle(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail")]
 mod tests {
     use super::*;
 

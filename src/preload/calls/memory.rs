@@ -229,13 +229,15 @@ pub(in super::super) unsafe fn cuMemGetInfo_v2(
     let (mut driver_free, mut driver_total) = (0, 0);
     // SAFETY: both are valid for the write.
     let code = unsafe { real::cuMemGetInfo_v2(&mut driver_free, &mut driver_total) };
-    let context = process.context().filter(|_| code.is_ok() && !(free.is_null() && total.is_null()));
+    let context =
+        process.context().filter(|_| code.is_ok() && !(free.is_null() && total.is_null()));
     let Some(context) = context else {
         // SAFETY: the program's own arguments; the driver answers for them.
         return unsafe { real::cuMemGetInfo_v2(free, total) };
     };
     process.take_sample(context.device, driver_free as u64, driver_total as u64);
-    let (seen_free, seen_total) = process.seen_by_program(context, driver_free as u64, driver_total as u64);
+    let (seen_free, seen_total) =
+        process.seen_by_program(context, driver_free as u64, driver_total as u64);
     if !free.is_null() {
         // SAFETY: the program's output, not null.
         unsafe { *free = seen_free as usize };

@@ -15,9 +15,7 @@ impl Process {
     /// could.
     pub(in super::super) fn take_budget(&self, device: u32, bytes: u64) -> bool {
         let budget = self.budget(device);
-        budget.take(bytes) || {
-            self.release_device(device) && budget.take(bytes)
-        }
+        budget.take(bytes) || { self.release_device(device) && budget.take(bytes) }
     }
 
     /// Every pool of a device gives back what is cached. True if there was anything.
@@ -26,7 +24,8 @@ impl Process {
             return false;
         }
         let here = self.contexts.living().into_iter().filter(|context| context.device == device);
-        here.fold(false, |released, context| context.pool.release_all() || released)
+        let released: Vec<bool> = here.map(|context| context.pool.release_all()).collect();
+        released.contains(&true)
     }
 
     /// Calls the driver for memory that the pool does not serve. If it has none, the pools give back what they can and it is
@@ -37,7 +36,9 @@ impl Process {
         mut call: impl FnMut() -> CuResult,
     ) -> CuResult {
         let code = call();
-        let Some(context) = context.filter(|_| code == CuResult::OUT_OF_MEMORY) else { return code };
+        let Some(context) = context.filter(|_| code == CuResult::OUT_OF_MEMORY) else {
+            return code;
+        };
         let released = !context.pool.is_capturing() && self.release_device(context.device);
         if released { call() } else { code }
     }

@@ -8,7 +8,9 @@ impl Process {
     /// The program has just waited for work: what was freed before may be ready now, and memory that has been idle may go back
     /// while the device is.
     fn synchronised(&'static self, code: CuResult) -> CuResult {
-        if code.is_ok() && phase() == Phase::Awake && self.pools()
+        if code.is_ok()
+            && phase() == Phase::Awake
+            && self.pools()
             && let Some(context) = self.context()
         {
             context.pool.settle();

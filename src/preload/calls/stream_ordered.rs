@@ -35,7 +35,9 @@ pub(in super::super) unsafe fn cuMemAllocAsync(
     stream: StreamHandle,
 ) -> CuResult {
     // SAFETY: the program's own arguments.
-    unsafe { allocate(process, pointer, bytes, stream, || real::cuMemAllocAsync(pointer, bytes, stream)) }
+    unsafe {
+        allocate(process, pointer, bytes, stream, || real::cuMemAllocAsync(pointer, bytes, stream))
+    }
 }
 
 pub(in super::super) unsafe fn cuMemAllocAsync_ptsz(
@@ -45,7 +47,11 @@ pub(in super::super) unsafe fn cuMemAllocAsync_ptsz(
     stream: StreamHandle,
 ) -> CuResult {
     // SAFETY: the program's own arguments.
-    unsafe { allocate(process, pointer, bytes, stream, || real::cuMemAllocAsync_ptsz(pointer, bytes, stream)) }
+    unsafe {
+        allocate(process, pointer, bytes, stream, || {
+            real::cuMemAllocAsync_ptsz(pointer, bytes, stream)
+        })
+    }
 }
 
 pub(in super::super) unsafe fn cuMemAllocFromPoolAsync(

@@ -27,7 +27,8 @@ impl Process {
     /// The call site of the present call.
     pub(in super::super) fn site(&self, kind: Kind, device: u32, bytes: u64) -> SiteId {
         static SEEN: AtomicU64 = AtomicU64::new(0);
-        let sampled = || bytes >= SAMPLE_ALWAYS || SEEN.fetch_add(1, Relaxed) % SAMPLE_EVERY == 0;
+        let sampled =
+            || bytes >= SAMPLE_ALWAYS || SEEN.fetch_add(1, Relaxed).is_multiple_of(SAMPLE_EVERY);
         let take = match self.settings.stacks {
             Stacks::Full => true,
             Stacks::Sampled => sampled(),

@@ -55,7 +55,8 @@ impl Handles {
     fn unmapped(&self, pointer: DevicePtr, bytes: u64) -> Vec<Block> {
         let mut inner = lock(&self.inner);
         let range = pointer..pointer.saturating_add(bytes);
-        let gone: Vec<_> = inner.mappings.range(range).map(|(&at, &(_, handle))| (at, handle)).collect();
+        let gone: Vec<_> =
+            inner.mappings.range(range).map(|(&at, &(_, handle))| (at, handle)).collect();
         let mut blocks = Vec::new();
         for (at, handle) in gone {
             inner.mappings.remove(&at);
@@ -153,7 +154,11 @@ pub(in super::super) unsafe fn cuMemUnmap(
     // SAFETY: the program's own arguments.
     let code = unsafe { real::cuMemUnmap(pointer, bytes) };
     if code.is_ok() {
-        process.handles.unmapped(pointer, bytes as u64).iter().for_each(|block| process.forget(block));
+        process
+            .handles
+            .unmapped(pointer, bytes as u64)
+            .iter()
+            .for_each(|block| process.forget(block));
     }
     code
 }

@@ -164,16 +164,20 @@ impl<D: Driver> Pool<D> {
     pub fn free(&self, address: DevicePtr, tag: u64) -> Result<(), WrongFree> {
         // Without context events the driver's own way is the only one: wait for the work at the free.
         let barrier = self.config.free_barrier || !self.driver.has_context_events();
-        let synchronised = barrier && self.lock().captures == 0 && self.driver.synchronise().is_ok();
+        let synchronised =
+            barrier && self.lock().captures == 0 && self.driver.synchronise().is_ok();
         let mut state = self.lock();
         let member = find_live(&state, address)?;
         self.book.frees.fetch_add(1, Relaxed);
-        let Some(segment) = state.segments.get_mut(&member.0) else { return Err(WrongFree::Unknown) };
+        let Some(segment) = state.segments.get_mut(&member.0) else {
+            return Err(WrongFree::Unknown);
+        };
         segment.slots[member.1 as usize].freed_by = tag;
         if segment.is_whole() && segment.is_exported() {
             // The driver knows what a peer has open; a new owner must not be given it.
             let doomed = state.remove(member.0);
-            return Ok(self.give_back(state, doomed.into_iter().collect()));
+            self.give_back(state, doomed.into_iter().collect());
+            return Ok(());
         }
         let whole = segment.is_whole();
         state.start_waiting(member);
