@@ -156,3 +156,23 @@ fn every_version_of_dlsym_is_the_door() {
         assert!(outcome.stdout.contains(line), "{}", outcome.stdout);
     }
 }
+
+// The driver in a local scope (every Python extension): the default scope does not have its names, and finding our own export
+// there is no answer.
+#[test]
+fn a_driver_in_a_local_scope_is_not_in_the_default_one() {
+    let names = ["cuMemAlloc_v2", "cuMemFree_v2", "cuInit"];
+    let run = || Run::new("names").arg("libcuda.so.1").args(names).env("LOCAL", "1");
+    let (hooked, plain) = (answers(&run().run().ok()), answers(&run().preload(false).run().ok()));
+    for name in names {
+        let of = |kind: &str| (name.to_owned(), kind.to_owned());
+        assert_eq!(plain[&of("default")].0, "nowhere", "{name}");
+        assert_eq!(hooked[&of("default")].0, "nowhere", "{name}");
+        assert!(
+            hooked[&of("default")].1.contains("undefined symbol"),
+            "{name}: {}",
+            hooked[&of("default")].1
+        );
+    }
+    assert_eq!(hooked[&("cuMemAlloc_v2".to_owned(), "handle".to_owned())].0, "libcenote.so");
+}

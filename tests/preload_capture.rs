@@ -78,3 +78,17 @@ fn two_captures_at_once_are_counted() {
     assert_eq!((outcome.value("first"), outcome.value("second")), (0, 0));
     assert_eq!(outcome.value("right"), 1);
 }
+
+// A lock of the captures and one of the contexts, taken in either order, would end in a deadlock here.
+#[test]
+fn contexts_may_come_and_go_while_others_capture() {
+    let outcome = Run::new("capture_contexts").arg("300").run().ok();
+    assert_eq!(outcome.value("rounds"), 300);
+}
+
+// The capture ends with its context, without a call that says so.
+#[test]
+fn a_capture_that_its_context_took_along_is_over() {
+    let outcome = Run::new("capture_lost").run().ok();
+    assert_eq!(outcome.value("driver_allocations"), 1);
+}

@@ -180,9 +180,7 @@ impl Outcome {
     }
 
     fn read_reports(&mut self) {
-        self.files = list(&self.folder("out"));
-        self.files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
-        self.reports = self.files.iter().map(|file| read(file)).collect();
+        (self.files, self.reports) = reports_in(self.run.folder()).into_iter().unzip();
     }
 
     /// A folder of the run.
@@ -194,6 +192,13 @@ impl Outcome {
 fn name_and_number(line: &str) -> Option<(String, u64)> {
     let (name, number) = line.rsplit_once([' ', '\t', '='])?;
     Some((name.trim().to_owned(), number.trim().parse().ok()?))
+}
+
+/// The reports in the folder of a run, with their files.
+pub(super) fn reports_in(folder: &Path) -> Vec<(PathBuf, Report)> {
+    let mut files = list(&folder.join("out"));
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.into_iter().map(|file| (file.clone(), read(&file))).collect()
 }
 
 /// The files below a folder, sorted.

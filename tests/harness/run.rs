@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::{Outcome, native, stage};
+use cenote::report::Report;
+
+use super::{Outcome, native, outcome, stage};
 
 /// A program that does not end by itself is killed, and the test fails.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -238,6 +240,22 @@ impl Running {
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill has no memory requirements, and the child was not waited for, so the id is still its own.
         unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Lets the command line recover what it finds, while the program runs.
+    #[track_caller]
+    pub fn recover(&self) {
+        let answer = self.run.command_line(&["recover"]).output().unwrap();
+        assert!(
+            answer.status.success(),
+            "cenote recover: {}",
+            String::from_utf8_lossy(&answer.stderr)
+        );
+    }
+
+    /// The reports that there are, while the program runs.
+    pub fn reports(&self) -> Vec<Report> {
+        outcome::reports_in(self.run.folder()).into_iter().map(|(_, report)| report).collect()
     }
 
     /// Waits for its end and reads what it left.

@@ -1,10 +1,11 @@
-// Which library answers dlsym for each of the names given, by handle, default and next? LIBRARY NAMES...
+// Which library answers dlsym for each of the names given, by handle, default and next? With LOCAL set in the environment
+// the library is not in the global scope. LIBRARY NAMES...
 // build: nolink
 #include "driver.h"
 
 int main(int argc, char **argv) {
     REQUIRE(argc > 1);
-    void *library = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+    void *library = dlopen(argv[1], RTLD_NOW | (getenv("LOCAL") ? RTLD_LOCAL : RTLD_GLOBAL));
     if (!library) {
         fprintf(stderr, "%s\n", dlerror());
         return 3;

@@ -29,13 +29,15 @@ static unsigned long long nvml_used(const char *name, bool cuda, bool last = fal
     Memory v1{};
     MemoryV2 v2{unsigned(sizeof(MemoryV2)) | 2u << 24, 0, 0, 0, 0};
     if (!query || query(device, &v1)) v1 = {};
-    if (!query_v2 || query_v2(device, &v2)) v2 = {};
+    // The first version counts what the card keeps for itself as used; the second does not.
+    const bool has_v2 = query_v2 && query_v2(device, &v2) == 0;
+    if (!has_v2) v2 = {};
     size_t free = 0, total = 0;
     if (cuda) CHECK(cudaMemGetInfo(&free, &total));
     std::printf("\"%s\": {\"cuda_total\": %zu, \"cuda_used\": %zu, \"cuda_free\": %zu, \"nvml_total\": %llu, \"nvml_used\": %llu, "
                 "\"nvml_reserved\": %llu, \"nvml_used_v2\": %llu}%s",
                 name, total, total - free, free, v1.total, v1.used, v2.reserved, v2.used, last ? "" : ", ");
-    return v2.used ? v2.used : v1.used;
+    return has_v2 ? v2.used : v1.used;
 }
 
 int main() {

@@ -37,6 +37,16 @@ struct Peer {
         receive(&value, sizeof value);
         return value;
     }
+    // The same, but false when the peer has gone.
+    template <typename Value> bool try_get(Value &value) const {
+        char *at = reinterpret_cast<char *>(&value), *end = at + sizeof value;
+        while (at < end) {
+            const ssize_t got = ::read(in, at, size_t(end - at));
+            if (got <= 0) return false;
+            at += got;
+        }
+        return true;
+    }
     int wait() const {
         int status = 0;
         waitpid(child, &status, 0);

@@ -1,9 +1,12 @@
-// Question: what does cuCtxRecordEvent cost while the device is idle and while a kernel runs? Asked of the bare driver:
-// it is what a free under the pool has to pay.
+// Question: what does cuCtxRecordEvent cost while the device is idle and while a kernel runs, when the thread has rested
+// before it, and when another thread launches meanwhile? Asked of the bare driver: it is what a free under the pool has to
+// pay. And is an event that was recorded on an idle device done at once?
 #include "common.cuh"
 
 #include <cuda.h>
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <vector>
 
 using RecordEvent = CUresult (*)(CUcontext, CUevent);
@@ -25,31 +28,50 @@ int main() {
     const auto record = entry<RecordEvent>("cuCtxRecordEvent", 12050);
     CUcontext context;
     if (entry<CurrentContext>("cuCtxGetCurrent", 4000)(&context) != CUDA_SUCCESS) return 3;
-    std::vector<cudaEvent_t> events(2000);
-    for (auto &event : events) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    std::printf("{");
+    int overlapped = 0, done_at_once = 0;
 
     // Each event is used once: a record into an event whose earlier record is pending may cost more.
-    const auto cost = [&](size_t from, double &longest) {
+    const auto cost = [&](const char *name, int count, bool busy, bool rested) {
+        std::vector<cudaEvent_t> events(count);
+        for (auto &event : events) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+        if (busy) kernel.start(200'000'000);
         std::vector<double> each;
-        for (size_t i = from; i < from + 1000; i++) {
+        for (auto event : events) {
+            if (rested) std::this_thread::sleep_for(std::chrono::milliseconds(2));
             const double begin = now_us();
-            const CUresult status = record(context, events[i]);
+            const CUresult status = record(context, event);
             each.push_back(now_us() - begin);
             if (status != CUDA_SUCCESS) {
                 std::fprintf(stderr, "cuCtxRecordEvent: %d\n", int(status));
                 std::exit(3);
             }
+            if (!busy) done_at_once += cudaEventQuery(event) == cudaSuccess;
         }
+        overlapped += busy && kernel.running();
+        CHECK(cudaDeviceSynchronize());
+        for (auto event : events) CHECK(cudaEventDestroy(event));
         std::sort(each.begin(), each.end());
-        longest = each.back();
-        return each[each.size() / 2];
+        std::printf("\"%s_us\": %.3f, \"%s_us_max\": %.1f, ", name, each[each.size() / 2], name, each.back());
     };
-    double idle_max, busy_max;
-    const double idle = cost(0, idle_max);
-    kernel.start(200'000'000);
-    const double busy = cost(1000, busy_max);
-    const bool overlapped = kernel.running();
-    CHECK(cudaDeviceSynchronize());
-    std::printf("{\"idle_us\": %.3f, \"idle_us_max\": %.1f, \"busy_us\": %.3f, \"busy_us_max\": %.1f, \"overlapped\": %s}\n",
-                idle, idle_max, busy, busy_max, overlapped ? "true" : "false");
+    cost("idle", 1000, false, false);
+    cost("busy", 1000, true, false);
+    cost("busy_rested", 40, true, true);
+
+    std::atomic<bool> stop{false}, ready{false};
+    std::thread neighbour([&] {
+        cudaStream_t stream = new_stream();
+        while (!stop) {
+            nothing<<<1, 1, 0, stream>>>();
+            CHECK(cudaStreamSynchronize(stream));
+            ready = true;
+        }
+    });
+    while (!ready) {
+    }
+    cost("busy_neighbour", 1000, true, false);
+    cost("busy_rested_neighbour", 40, true, true);
+    stop = true;
+    neighbour.join();
+    std::printf("\"overlapped\": %d, \"done_at_once\": %d}\n", overlapped, done_at_once);
 }

@@ -18,7 +18,7 @@ def stage(name, action):
     free, total = torch.cuda.mem_get_info()
     used, reserved = total - free, torch.cuda.memory_reserved()
     before = stages[-1]["beyond"] if stages else 0
-    stages.append({"stage": name, "beyond": used - reserved, "raised": used - reserved - before})
+    stages.append({"stage": name, "used": used, "beyond": used - reserved, "raised": used - reserved - before})
     return kept
 
 
@@ -28,8 +28,11 @@ def attention(x):
 
 
 def main():
-    x = stage("context and first tensor", lambda: torch.ones(1 << 24, device="cuda"))
-    stage("first kernel", lambda: x * 2 + 1)
+    stage("context", torch.cuda.synchronize)
+    x = stage("first block, no kernel", lambda: torch.empty(1 << 24, device="cuda"))
+    stage("first kernel", lambda: x.fill_(1))
+    stage("more kernels", lambda: x * 2 + 1)
+    stage("first copy to the host", lambda: x[0].item())
     stage("random numbers", lambda: torch.randn(1 << 20, device="cuda"))
     a = x[: 1 << 20].view(1024, 1024)
     stage("cuBLAS float32", lambda: a @ a)
@@ -39,7 +42,8 @@ def main():
     stage("first convolution (cuDNN)", lambda: F.conv2d(image, kernel))
     stage("second convolution", lambda: F.conv2d(image, kernel))
     stage("attention", lambda: attention(x))
-    stage("new streams", lambda: [torch.cuda.Stream() for _ in range(16)])
+    stage("first new stream (torch makes 128)", torch.cuda.Stream)
+    stage("more streams", lambda: [torch.cuda.Stream() for _ in range(16)])
     stage("sort", lambda: torch.sort(x))
     stage("graph", graph)
     stage("singular values (cuSOLVER)", lambda: torch.linalg.svd(a[:64, :64]))
