@@ -148,6 +148,22 @@ fn the_driver_finds_itself_and_not_the_hooks() {
     assert_eq!(outcome.pool().allocations, 20);
 }
 
+// The same with hooked names; the stand-in driver looks up cuInit alone. Without the look at the caller's address, `wrong` is 2.
+#[test]
+fn the_driver_finds_its_own_hooked_functions_too() {
+    let folder = stage().join("native/self");
+    std::fs::create_dir_all(&folder).unwrap();
+    let _ = std::os::unix::fs::symlink(native("self_driver"), folder.join("libcuda.so.1"));
+    let outcome =
+        Run::new("self_driver_host").arg(folder.join("libcuda.so.1")).no_driver().run().ok();
+    assert_eq!(outcome.value("wrong"), 0);
+    assert!(
+        outcome.stdout.contains("host libcenote.so"),
+        "anybody else gets the hook: {}",
+        outcome.stdout
+    );
+}
+
 // nvshare #21, alnair, GOTCHA PR 101: glibc moved dlsym to another version in 2.34; both must lead to the door.
 #[test]
 fn every_version_of_dlsym_is_the_door() {

@@ -8,6 +8,7 @@ const MODES: [&str; 3] = ["global", "thread", "relaxed"];
 
 // rocm-systems PR 4508, fak #969: 900 or 906 in capture. The driver answers 900 to a record, query, free or synchronise at the
 // wrong moment and breaks the capture; without cenote the frees of the second thread alone break a global capture.
+// With captures not counted, `end` is 901 and the graph null.
 #[test]
 fn a_capture_survives_frees_of_another_thread() {
     for mode in MODES {
@@ -82,8 +83,8 @@ fn two_captures_at_once_are_counted() {
 // A lock of the captures and one of the contexts, taken in either order, would end in a deadlock here.
 #[test]
 fn contexts_may_come_and_go_while_others_capture() {
-    let outcome = Run::new("capture_contexts").arg("300").run().ok();
-    assert_eq!(outcome.value("rounds"), 300);
+    let outcome = Run::new("capture_contexts").arg("2000").run().ok();
+    assert_eq!(outcome.value("rounds"), 2000);
 }
 
 // The capture ends with its context, without a call that says so.

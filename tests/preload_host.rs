@@ -64,7 +64,9 @@ fn a_running_process_is_not_recovered() {
 // The report goes where it was asked for when the program started.
 #[test]
 fn a_relative_place_is_that_of_the_first_call() {
-    let outcome = Run::new("chdir").env("CENOTE_OUTPUT", "here.json").run().ok();
+    let run = Run::new("chdir");
+    let elsewhere = run.folder().join("tmp");
+    let outcome = run.arg(elsewhere).env("CENOTE_OUTPUT", "here.json").run().ok();
     assert_eq!(outcome.left_in("cwd"), [PathBuf::from("here.json")]);
 }
 

@@ -14,6 +14,7 @@ fn has(report: &Report, kind: EventKind) -> bool {
 }
 
 // C25; Mooncake #3546, cupy #9436, UCX #11724, numba #3379: the handle names the segment, and the peer reads 1, 1, 1, 1.
+// So it does here when either side drops the offset.
 #[test]
 fn each_exported_block_opens_as_itself() {
     for bytes in SIZES {

@@ -89,7 +89,8 @@ fn a_limit_above_the_card_is_the_card() {
     assert_eq!(outcome.value("alloc"), 0);
 }
 
-// C34 (c) is in preload_frees.rs. C34 (d), (e): what lies in the cache is free to the program, and a reservation is no use.
+// C34 (c) is `a_null_output_is_no_crash`. C34 (d), (e): what lies in the cache is free to the program, and a reservation is no
+// use.
 #[test]
 fn cached_memory_counts_as_free() {
     for conf in ["", "limit:16GiB"] {

@@ -158,7 +158,7 @@ pub const KEYS: &[Key] = &[
         "500ms",
         value::duration,
         idle_release,
-        "Cached memory that nobody asked for during this time goes back to the driver as soon as the device is idle, and after twice the time in any case."
+        "Cached memory that nobody asked for during this time goes back to the driver as soon as the device is idle."
     ),
     key!(
         "free_barrier",
@@ -247,6 +247,6 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: "CENOTE_RUNTIME_DIR",
         default: "",
-        doc: "Folder of the live pages; else XDG_RUNTIME_DIR/cenote, else cenote-UID in the folder for temporary files.",
+        doc: "Folder of the live pages; else XDG_RUNTIME_DIR/cenote, else cenote-UID in /dev/shm or in the folder for temporary files.",
     },
 ];

@@ -42,6 +42,7 @@ macro_rules! driver_api {
                 cuIpcCloseMemHandle(pointer: DevicePtr);
 
                 cuCtxDestroy_v2(context: ContextHandle);
+                cuCtxEnablePeerAccess(peer: ContextHandle, flags: c_uint);
                 cuDevicePrimaryCtxRelease(device: c_int);
                 cuDevicePrimaryCtxRelease_v2(device: c_int);
                 cuDevicePrimaryCtxReset(device: c_int);
@@ -56,6 +57,22 @@ macro_rules! driver_api {
                 cuStreamEndCapture(stream: StreamHandle, graph: *mut usize);
                 cuStreamEndCapture_ptsz(stream: StreamHandle, graph: *mut usize);
 
+                cuModuleLoad(module: *mut usize, path: *const c_char);
+                cuModuleLoadData(module: *mut usize, image: *const c_void);
+                cuModuleLoadDataEx(module: *mut usize, image: *const c_void, count: c_uint, options: *mut c_int, values: *mut *mut c_void);
+                cuModuleLoadFatBinary(module: *mut usize, image: *const c_void);
+                cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char);
+                cuLibraryLoadData(library: *mut usize, image: *const c_void, options: *mut c_int, values: *mut *mut c_void, count: c_uint, library_options: *mut c_int, library_values: *mut *mut c_void, library_count: c_uint);
+                cuLibraryLoadFromFile(library: *mut usize, path: *const c_char, options: *mut c_int, values: *mut *mut c_void, count: c_uint, library_options: *mut c_int, library_values: *mut *mut c_void, library_count: c_uint);
+                cuLibraryGetModule(module: *mut usize, library: usize);
+                cuKernelGetFunction(function: *mut usize, kernel: usize);
+                cuFuncLoad(function: usize);
+                cuGraphInstantiateWithFlags(graph_exec: *mut usize, graph: usize, flags: u64);
+                cuGraphInstantiateWithParams(graph_exec: *mut usize, graph: usize, parameters: *mut c_void);
+                cuArrayCreate_v2(array: *mut usize, descriptor: *const c_void);
+                cuArray3DCreate_v2(array: *mut usize, descriptor: *const c_void);
+                cuMipmappedArrayCreate(array: *mut usize, descriptor: *const c_void, levels: c_uint);
+
                 cuStreamCreate(stream: *mut StreamHandle, flags: c_uint);
                 cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
                 cuStreamDestroy_v2(stream: StreamHandle);
@@ -63,6 +80,7 @@ macro_rules! driver_api {
                 cuEventDestroy_v2(event: usize);
 
                 cuCtxSynchronize();
+                cuCtxSynchronize_v2(context: ContextHandle);
                 cuStreamSynchronize(stream: StreamHandle);
                 cuStreamSynchronize_ptsz(stream: StreamHandle);
                 cuEventSynchronize(event: usize);

@@ -40,11 +40,11 @@ pub trait Driver {
     /// Whether the work before the event is done. An error counts as not done.
     fn is_done(&self, event: Event) -> bool;
 
-    /// Waits until it is.
+    /// Waits until it is, for so many milliseconds at most. False if it still is not.
     ///
     /// # Errors
     /// An error of earlier work.
-    fn wait(&self, event: Event) -> Result<(), CuResult>;
+    fn wait(&self, event: Event, patience_ms: u64) -> Result<bool, CuResult>;
 
     /// The event is not needed any more.
     fn recycle(&self, event: Event);

@@ -49,6 +49,11 @@ pub fn lookup(handle: usize, name: &CStr) -> Option<usize> {
 pub struct MappedDriver(NonZeroUsize);
 
 impl MappedDriver {
+    /// Whether it has a name.
+    pub fn has(self, name: &CStr) -> bool {
+        lookup(self.0.get(), name).is_some()
+    }
+
     /// Address of a name in it.
     pub fn symbol(self, name: &str) -> Option<usize> {
         let name = CString::new(name).ok()?;

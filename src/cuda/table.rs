@@ -2,7 +2,10 @@
 #![expect(unsafe_code, reason = "calls foreign functions by address")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use super::{AllocationProp, ContextHandle, CuResult, DevicePtr, IpcHandle, StreamHandle, loader};
 
@@ -58,7 +61,7 @@ static FILLED: AtomicUsize = AtomicUsize::new(0);
 
 /// The driver's address of a function; 0 where there is none. Fills the table at the first call after the driver was mapped.
 pub fn address(function: Function) -> usize {
-    if FILLED.load(Relaxed) == 0 {
+    if FILLED.load(Acquire) == 0 {
         fill();
     }
     SLOTS[function as usize].load(Relaxed)
@@ -76,7 +79,7 @@ pub fn has_hooked(index: usize) -> bool {
 
 /// Which hooked function of the driver lies at the address.
 pub fn hooked_at(at: usize) -> Option<usize> {
-    if FILLED.load(Relaxed) == 0 {
+    if FILLED.load(Acquire) == 0 {
         fill();
     }
     SLOTS[..HOOKED].iter().position(|slot| slot.load(Relaxed) == at && at != 0)
@@ -88,5 +91,5 @@ fn fill() {
     for (slot, name) in SLOTS.iter().zip(NAMES) {
         slot.store(driver.symbol(name).unwrap_or(0), Relaxed);
     }
-    FILLED.store(1, std::sync::atomic::Ordering::Release);
+    FILLED.store(1, Release);
 }

@@ -56,8 +56,10 @@ pub struct DeviceBook {
     pub driver_used: Ratchet,
     /// Tracked by us at that moment.
     pub tracked_at_sample: AtomicU64,
-    /// Growth of the used bytes across calls that load kernels.
+    /// Growth of the used bytes, beyond what is tracked, across calls that load kernels.
     pub modules_bytes: AtomicU64,
+    /// The same across calls that make streams.
+    pub streams_bytes: AtomicU64,
     /// All device memory in the program's hands.
     pub live: Ratchet,
     /// The same by [`Kind`].

@@ -94,9 +94,9 @@ impl std::fmt::Debug for AddressHasher {
 }
 
 impl LiveBlocks {
-    /// A block came.
-    pub fn insert(&self, address: u64, block: Block) {
-        self.map.insert(address, block);
+    /// A block came. Returns the one that was thought to be there.
+    pub fn insert(&self, address: u64, block: Block) -> Option<Block> {
+        self.map.insert(address, block)
     }
 
     /// A block went; none for an address that is not the start of a live block.

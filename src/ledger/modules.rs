@@ -56,6 +56,11 @@ impl Books {
         used.any(|slot| (slot.base.load(Relaxed)..slot.end.load(Relaxed)).contains(&address))
     }
 
+    /// Whether there is no room for another module.
+    pub fn is_full_of_modules(&self) -> bool {
+        self.modules.last().is_some_and(|slot| slot.base.load(Relaxed) != 0)
+    }
+
     /// Writes a module down. Without room, nothing happens: its frames stay bare addresses.
     pub fn add_module(&self, base: u64, end: u64, path: &[u8]) {
         let Some(slot) = self.modules.iter().find(|slot| {

@@ -21,7 +21,7 @@ pub struct SiteSlot {
     key: AtomicU64,
     /// Kind in the low byte, device above.
     what: AtomicU32,
-    /// Number of frames; `u32::MAX` until they are written.
+    /// Number of frames; 0 until they are written.
     depth: AtomicU32,
     /// Bytes live.
     pub live: Ratchet,
@@ -47,12 +47,15 @@ impl SiteSlot {
 
     /// Return addresses, innermost first; empty where no stack was taken.
     pub fn frames(&self) -> Vec<u64> {
-        match self.depth.load(Acquire) {
-            u32::MAX => Vec::new(),
-            depth => self.frames.iter().take(depth as usize).map(|f| f.load(Relaxed)).collect(),
-        }
+        let depth = self.depth.load(Acquire) as usize;
+        self.frames.iter().take(depth).map(|frame| frame.load(Relaxed)).collect()
     }
 }
+
+/// Slots for sites with a stack; those without one have the rest.
+const STACKS: usize = SITES / 4 * 3;
+/// Slots that are looked at before the table counts as full.
+const PROBES: usize = 512;
 
 /// The table, seen through its operations.
 #[derive(Debug, Clone, Copy)]
@@ -80,10 +83,13 @@ impl<'a> Sites<'a> {
     fn find_or_insert(&self, stack: &[u64], kind: Kind, device: u32) -> Option<SiteId> {
         let what = kind as u32 | device << 8;
         let key = hash(stack, what);
-        // A quarter of the table is kept for sites without a stack, so that a full table still tells kinds apart.
-        let probes = if stack.is_empty() { SITES } else { SITES * 3 / 4 };
-        for probe in 0..probes.min(512) {
-            let index = (key as usize).wrapping_add(probe) % SITES;
+        // The last quarter of the table is kept for sites without a stack, so that a full table still tells kinds apart.
+        let (from, room) = match stack.is_empty() {
+            true => (STACKS, SITES - STACKS),
+            false => (0, STACKS),
+        };
+        for probe in 0..room.min(PROBES) {
+            let index = from + (key as usize).wrapping_add(probe) % room;
             let slot = &self.books.sites[index];
             match slot.key.load(Acquire) {
                 0 => match slot.key.compare_exchange(0, key, AcqRel, Acquire) {
@@ -117,6 +123,13 @@ impl<'a> Sites<'a> {
         slot.live_blocks.fetch_add(1, Relaxed);
         slot.total_bytes.fetch_add(bytes, Relaxed);
         slot.total_blocks.fetch_add(1, Relaxed);
+    }
+
+    /// A block from there is live after all: its free was refused.
+    pub fn restore(&self, site: SiteId, bytes: u64) {
+        let slot = self.slot(site);
+        slot.live.add(bytes);
+        slot.live_blocks.fetch_add(1, Relaxed);
     }
 
     /// A block from there was freed.

@@ -40,8 +40,8 @@ pub struct PageFile {
     file: Option<File>,
 }
 
-/// The folder of live pages: `configured` (`CENOTE_RUNTIME_DIR`), else `XDG_RUNTIME_DIR/cenote`, else `cenote-UID` in the
-/// folder for temporary files.
+/// The folder of live pages: `configured` (`CENOTE_RUNTIME_DIR`), else `XDG_RUNTIME_DIR/cenote`, else `cenote-UID` in `/dev/shm`,
+/// else in the folder for temporary files. In memory where that can be: the numbers of a running job must not wait for a disk.
 pub fn runtime_dir(configured: Option<OsString>, xdg: Option<OsString>) -> PathBuf {
     let set = |value: Option<OsString>| value.filter(|v| !v.is_empty());
     if let Some(folder) = set(configured) {
@@ -50,8 +50,14 @@ pub fn runtime_dir(configured: Option<OsString>, xdg: Option<OsString>) -> PathB
     if let Some(folder) = set(xdg) {
         return PathBuf::from(folder).join("cenote");
     }
-    // SAFETY: getuid has no preconditions.
-    std::env::temp_dir().join(format!("cenote-{}", unsafe { libc::getuid() }))
+    let memory = PathBuf::from("/dev/shm");
+    let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    base.join(format!("cenote-{}", effective_user()))
+}
+
+fn effective_user() -> u32 {
+    // SAFETY: geteuid has no preconditions.
+    unsafe { libc::geteuid() }
 }
 
 /// Makes the page of this process in `folder`, filled with zeros. `started_unix_ns` makes the name unique: an exec keeps
@@ -66,10 +72,11 @@ pub fn create(folder: &Path, pid: u32, started_unix_ns: u64) -> Result<PageFile,
     };
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(io_error(folder))?;
-    let owner = fs::metadata(folder).map_err(io_error(folder))?.uid();
-    // SAFETY: geteuid has no preconditions.
-    if owner != unsafe { libc::geteuid() } {
-        return Err(io_error(folder)(io::Error::other("the folder belongs to another user")));
+    // In a folder for everybody, somebody else may have been here first.
+    let found = fs::symlink_metadata(folder).map_err(io_error(folder))?;
+    if !found.is_dir() || found.uid() != effective_user() || found.mode() & 0o022 != 0 {
+        let refusal = io::Error::other("not a folder that only this user can write to");
+        return Err(io_error(folder)(refusal));
     }
     let path = folder.join(format!("{pid}-{started_unix_ns}.page"));
     let mut options = OpenOptions::new();

@@ -7,7 +7,12 @@ use super::gauges::PoolBook;
 use super::segment::{Segment, SlotState};
 use super::sizes::Fit;
 use super::state::{Slack, State};
+use super::waiting::Waiting;
 use crate::cuda::{CuResult, DevicePtr, Driver, Event, Failure};
+
+/// How long an allocation waits for work in flight before it takes more memory instead. A kernel that needs the waiting thread
+/// would never end.
+const PATIENCE_MS: u64 = 1000;
 
 /// What a pool is told at its birth.
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +92,8 @@ pub struct Pool<D> {
     pub(super) book: &'static PoolBook,
     slabs: AtomicBool,
     state: Mutex<State>,
+    /// Held while the context is synchronised: a capture must not begin meanwhile.
+    barrier: Mutex<()>,
 }
 
 impl<D: Driver> Pool<D> {
@@ -97,7 +104,7 @@ impl<D: Driver> Pool<D> {
             max_non_split_rounding: config.max_non_split_rounding,
         };
         let state = Mutex::new(State::new(slack, book));
-        Pool { driver, config, book, slabs: AtomicBool::new(config.slabs), state }
+        Pool { driver, config, book, slabs: AtomicBool::new(config.slabs), state, barrier: Mutex::new(()) }
     }
 
     /// The driver that the pool was made with.
@@ -129,7 +136,7 @@ impl<D: Driver> Pool<D> {
             };
             let Some(ticket) = ticket else { break };
             self.book.waits.fetch_add(1, Relaxed);
-            if !self.wait(ticket) {
+            if !self.wait(ticket, PATIENCE_MS) {
                 break;
             }
         }
@@ -143,9 +150,7 @@ impl<D: Driver> Pool<D> {
         if found.is_some() || state.captures > 0 || state.waiting.is_empty() {
             return found;
         }
-        if fit.slots > 1 {
-            self.record(state, false);
-        }
+        self.record(state);
         let settled = state.waiting.poll(|event| self.driver.is_done(event));
         self.recycle(state.settle(settled, self.driver.now_ms()));
         state.take(fit, tag)
@@ -164,34 +169,38 @@ impl<D: Driver> Pool<D> {
     pub fn free(&self, address: DevicePtr, tag: u64) -> Result<(), WrongFree> {
         // Without context events the driver's own way is the only one: wait for the work at the free.
         let barrier = self.config.free_barrier || !self.driver.has_context_events();
-        let synchronised =
-            barrier && self.lock().captures == 0 && self.driver.synchronise().is_ok();
+        let synchronised = barrier && self.synchronise();
         let mut state = self.lock();
         let member = find_live(&state, address)?;
         self.book.frees.fetch_add(1, Relaxed);
+        let unpooled = state.unpooled;
         let Some(segment) = state.segments.get_mut(&member.0) else {
             return Err(WrongFree::Unknown);
         };
         segment.slots[member.1 as usize].freed_by = tag;
-        if segment.is_whole() && segment.is_exported() {
-            // The driver knows what a peer has open; a new owner must not be given it.
+        let whole = segment.is_whole();
+        if whole && (unpooled || segment.is_exported()) {
+            // The driver knows what a peer has open and whose work to wait for; a new owner must not be given it.
             let doomed = state.remove(member.0);
             self.give_back(state, doomed.into_iter().collect());
             return Ok(());
         }
-        let whole = segment.is_whole();
+        // A slot of a slab can't go back alone: it stays out of use until the whole slab can.
+        segment.slots[member.1 as usize].exported |= unpooled;
         state.start_waiting(member);
         if synchronised {
             let settled = state.waiting.all_done();
             self.recycle(state.settle(settled, self.driver.now_ms()));
-        } else if whole || state.waiting.open_len() >= 64 {
-            self.record(&mut state, whole);
+        } else if state.waiting.open_len() >= Waiting::OPEN {
+            self.record(&mut state);
         }
         Ok(())
     }
 
-    /// Records an event behind the freed slots that have none.
-    pub(super) fn record(&self, state: &mut State, at_free: bool) {
+    /// Records an event behind the freed slots that have none. Not at the free itself: one event serves a burst of frees, and the
+    /// free costs no driver call (20 us where a kernel runs and another thread launches). What is launched between the free and
+    /// the event delays the slot; so nobody waits for an event without an end.
+    pub(super) fn record(&self, state: &mut State) {
         if state.captures > 0 || state.waiting.open_len() == 0 {
             return;
         }
@@ -202,7 +211,7 @@ impl<D: Driver> Pool<D> {
         if state.waiting.has_room()
             && let Ok(event) = self.driver.record()
         {
-            state.waiting.close(event, at_free);
+            state.waiting.close(event);
             self.book.events_recorded.fetch_add(1, Relaxed);
         }
     }
@@ -211,11 +220,19 @@ impl<D: Driver> Pool<D> {
         events.into_iter().for_each(|event| self.driver.recycle(event));
     }
 
+    /// Waits for all work of the context, unless a stream captures. False if it did not.
+    pub(super) fn synchronise(&self) -> bool {
+        let _barrier = self.barrier.lock();
+        let captures = self.lock().captures;
+        captures == 0 && self.driver.synchronise().is_ok()
+    }
+
     /// Moves what is done from waiting to ready; for moments when the program has synchronised. Does nothing if another
     /// thread is in the pool.
     pub fn settle(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         if state.captures == 0 && !state.waiting.is_empty() {
+            self.record(&mut state);
             let settled = state.waiting.poll(|event| self.driver.is_done(event));
             self.recycle(state.settle(settled, self.driver.now_ms()));
         }
@@ -226,11 +243,14 @@ impl<D: Driver> Pool<D> {
         let mut state = self.lock();
         if begins {
             state.captures += 1;
+            drop(state);
+            // Whoever synchronises at this moment is let finish; the next one sees the count.
+            drop(self.barrier.lock());
             return;
         }
         state.captures = state.captures.saturating_sub(1);
         if state.captures == 0 {
-            self.record(&mut state, false);
+            self.record(&mut state);
             let doomed = std::mem::take(&mut state.doomed);
             self.give_back(state, doomed);
         }
@@ -241,17 +261,30 @@ impl<D: Driver> Pool<D> {
         self.lock().captures > 0
     }
 
-    /// Gives the peer processes a block: it is never recycled afterwards.
+    /// A peer process was given the block: it is never recycled afterwards. The start of a slab stands for all of its slots,
+    /// since that is the address under which the driver knows it.
     pub fn export(&self, address: DevicePtr) -> Option<Located> {
         let mut state = self.lock();
-        let located = locate(&state, address).filter(|l| l.state == SlotState::Live)?;
+        let located = locate(&state, address)?;
         let segment = state.segments.get_mut(&located.segment)?;
         let (slot, _) = segment.slot_at(address)?;
-        let slot = &mut segment.slots[slot as usize];
-        if !std::mem::replace(&mut slot.exported, true) {
-            self.book.exported_blocks.fetch_add(1, Relaxed);
+        let slots = match address == segment.address {
+            true => 0..segment.slots.len(),
+            false => slot as usize..slot as usize + 1,
+        };
+        for slot in &mut segment.slots[slots] {
+            if !std::mem::replace(&mut slot.exported, true) {
+                self.book.exported_blocks.fetch_add(1, Relaxed);
+            }
         }
+        state.withhold(located.segment);
         Some(located)
+    }
+
+    /// From now on freed memory goes straight back to the driver: work that no event of this context covers may use it.
+    pub fn stop_recycling(&self) {
+        self.stop_slabs();
+        self.lock().unpooled = true;
     }
 
     /// From now on small requests get segments of their own.
@@ -264,9 +297,14 @@ impl<D: Driver> Pool<D> {
         locate(&self.lock(), address)
     }
 
-    /// Why a free of this address would be refused, if it would.
+    /// What is wrong with the free of an address that the caller knows not to be a live block of its own; none if the address is
+    /// not in memory of this pool. [`WrongFree::Unknown`] for a block that another thread frees at this moment.
     pub fn check_free(&self, address: DevicePtr) -> Option<WrongFree> {
-        find_live(&self.lock(), address).err()
+        match find_live(&self.lock(), address) {
+            Ok(_) => Some(WrongFree::Unknown),
+            Err(WrongFree::Unknown) => None,
+            Err(wrong) => Some(wrong),
+        }
     }
 
     /// Bytes of segments in which nothing is live: the driver would get them back before any request is refused.
@@ -287,7 +325,8 @@ impl<D: Driver> Pool<D> {
     /// much the pool had from the driver.
     pub fn bury(&self) -> (Vec<(DevicePtr, u64)>, u64) {
         let mut state = self.lock();
-        let reserved = state.segments.values().map(|segment| segment.bytes).sum();
+        let doomed: u64 = state.doomed.drain(..).map(|(_, bytes)| bytes).sum();
+        let reserved = state.segments.values().map(|segment| segment.bytes).sum::<u64>() + doomed;
         state.dead = true;
         // The events died with the context: they are not recycled.
         let _ = state.waiting.all_done();
@@ -302,9 +341,15 @@ impl<D: Driver> Pool<D> {
         (lost, reserved)
     }
 
-    /// Every segment, in address order.
-    pub fn segments(&self) -> Vec<SegmentView> {
-        self.lock().segments.values().map(view).collect()
+    /// Every segment, in address order. None if another thread stays in the pool for a second: at exit it may never leave.
+    pub fn segments(&self) -> Option<Vec<SegmentView>> {
+        for _ in 0..1000 {
+            if let Ok(state) = self.state.try_lock() {
+                return Some(state.segments.values().map(view).collect());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        None
     }
 }
 

@@ -10,6 +10,9 @@ use super::state::State;
 use super::waiting::Ticket;
 use crate::cuda::{DevicePtr, Driver, Failure};
 
+/// How long a request that would be refused otherwise waits for work in flight.
+const LAST_PATIENCE_MS: u64 = 30_000;
+
 impl<D: Driver> Pool<D> {
     /// Takes a segment from the driver. When the driver has none, each rung gives something back and then searches again and
     /// asks again: cached segments; what waits for work in flight; at last any slot that is large enough, and a block of the
@@ -48,9 +51,9 @@ impl<D: Driver> Pool<D> {
         Ok(address)
     }
 
-    /// Waits for a batch, and makes its slots and all earlier ones ready. False if the wait failed.
-    pub(super) fn wait(&self, ticket: Ticket) -> bool {
-        let done = self.driver.wait(*ticket.event).is_ok();
+    /// Waits for a batch, and makes its slots and all earlier ones ready. False if the wait failed or took too long.
+    pub(super) fn wait(&self, ticket: Ticket, patience_ms: u64) -> bool {
+        let done = self.driver.wait(*ticket.event, patience_ms).is_ok_and(|done| done);
         let mut state = self.lock();
         if done && !state.dead {
             let settled = state.waiting.done_up_to(ticket.number);
@@ -78,15 +81,15 @@ impl<D: Driver> Pool<D> {
             if state.captures > 0 {
                 return false;
             }
-            self.record(&mut state, false);
+            self.record(&mut state);
             state.waiting.newest()
         };
         let waited = ticket.is_some_and(|ticket| {
             self.book.waits.fetch_add(1, Relaxed);
-            self.wait(ticket)
+            self.wait(ticket, LAST_PATIENCE_MS)
         });
         let without_event = self.lock().waiting.open_len() > 0;
-        let synchronised = without_event && self.driver.synchronise().is_ok();
+        let synchronised = without_event && self.synchronise();
         if synchronised {
             let mut state = self.lock();
             let settled = state.waiting.all_done();
@@ -98,6 +101,27 @@ impl<D: Driver> Pool<D> {
     /// Everything that is cached, or waits, goes back to the driver; waits for the work in flight. True if there was anything.
     pub fn release_all(&self) -> bool {
         self.flush_after_waiting()
+    }
+
+    /// The same, one segment at a time and only while the device has no work in flight, so that nobody waits. Returns the number
+    /// of segments.
+    pub fn release_while_idle(&self, idle_ms: u64, retain: u64) -> usize {
+        let mut count = 0;
+        while self.is_device_idle() {
+            let oldest = self.lock().idle().first().copied();
+            let Some((since, address, _)) = oldest else { break };
+            let mut state = self.lock();
+            let cached: u64 = state.idle().iter().map(|&(_, _, bytes)| bytes).sum();
+            let due = self.driver.now_ms().saturating_sub(since) >= idle_ms && cached > retain;
+            let still_idle = state.segments.get(&address).is_some_and(|segment| segment.is_idle());
+            if !(due && still_idle) {
+                break;
+            }
+            let taken = state.remove(address);
+            self.give_back(state, taken.into_iter().collect());
+            count += 1;
+        }
+        count
     }
 
     /// Gives segments back that nobody used for `idle_ms`, the longest idle first, down to `retain` cached bytes. Returns the
@@ -138,7 +162,7 @@ impl<D: Driver> Pool<D> {
         if state.captures > 0 || state.dead {
             return false;
         }
-        self.record(&mut state, false);
+        self.record(&mut state);
         let settled = state.waiting.poll(|event| self.driver.is_done(event));
         self.recycle(state.settle(settled, self.driver.now_ms()));
         let Ok(event) = self.driver.record() else { return false };
@@ -172,14 +196,17 @@ impl<D: Driver> Pool<D> {
         self.give_back(state, taken);
     }
 
-    /// Gives segments to the driver that are out of the books already; after the capture if there is one.
-    pub(super) fn give_back(&self, mut state: MutexGuard<'_, State>, segments: Vec<(u64, u64)>) {
-        if state.captures > 0 {
-            state.doomed.extend(segments);
-            return;
-        }
+    /// Gives segments to the driver that are out of the books already. What a capture that begins meanwhile forbids is given
+    /// back after it.
+    pub(super) fn give_back(&self, state: MutexGuard<'_, State>, segments: Vec<(u64, u64)>) {
         drop(state);
         for (address, bytes) in segments {
+            let mut state = self.lock();
+            if state.captures > 0 {
+                state.doomed.push((address, bytes));
+                continue;
+            }
+            drop(state);
             self.book.driver_frees.fetch_add(1, Relaxed);
             // An error here belongs to earlier work, and the driver reports it to the program at its next call.
             let _ = self.driver.free(address, bytes);

@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) doomed: Vec<(u64, u64)>,
     /// The context is gone.
     pub(super) dead: bool,
+    /// Freed memory goes straight back: work that no event of this context covers may use it.
+    pub(super) unpooled: bool,
     slack: Slack,
     book: &'static PoolBook,
 }
@@ -65,6 +67,7 @@ impl State {
             captures: 0,
             doomed: Vec::new(),
             dead: false,
+            unpooled: false,
             slack,
             book,
         }
@@ -164,6 +167,17 @@ impl State {
             }
         }
         settled.events
+    }
+
+    /// Takes exported slots that are ready out of use.
+    pub(super) fn withhold(&mut self, address: u64) {
+        let Some(segment) = self.segments.get(&address) else { return };
+        let slots = segment.slots.iter().zip(0..);
+        let ready = slots.filter(|(slot, _)| slot.exported && slot.state == SlotState::Ready);
+        let ready: Vec<u32> = ready.map(|(_, index)| index).collect();
+        for slot in ready {
+            self.move_slot((address, slot), SlotState::Withheld, None);
+        }
     }
 
     /// A segment came from the driver.

@@ -19,9 +19,6 @@ pub(super) type Member = (u64, u32);
 struct Batch {
     number: u64,
     event: Arc<Event>,
-    /// Recorded at a free, where the driver would have waited for the same work: an allocation may wait for it. An event
-    /// recorded later may cover work that waits for the very thread that would wait.
-    at_free: bool,
     members: Vec<Member>,
 }
 
@@ -49,7 +46,9 @@ pub(super) struct Settled {
 
 impl Waiting {
     /// Most batches in flight: beyond it, freed slots share the next event.
-    pub(super) const BATCHES: usize = 256;
+    const BATCHES: usize = 256;
+    /// Freed slots without an event beyond which one is recorded at the next free.
+    pub(super) const OPEN: usize = 64;
 
     /// A slot was freed. Its batch has the number that is returned.
     pub(super) fn push(&mut self, member: Member) -> u64 {
@@ -71,10 +70,10 @@ impl Waiting {
     }
 
     /// Puts the open slots behind an event that was just recorded.
-    pub(super) fn close(&mut self, event: Event, at_free: bool) {
+    pub(super) fn close(&mut self, event: Event) {
         let members = std::mem::take(&mut self.open);
         let event = Arc::new(event);
-        self.batches.push_back(Batch { number: self.next, event, at_free, members });
+        self.batches.push_back(Batch { number: self.next, event, members });
         self.next += 1;
     }
 
@@ -110,9 +109,9 @@ impl Waiting {
         settled.events.extend(Arc::into_inner(batch.event));
     }
 
-    /// A ticket for a batch that an allocation may wait for.
+    /// A ticket for a batch.
     pub(super) fn ticket(&self, number: u64) -> Option<Ticket> {
-        let batch = self.batches.iter().find(|batch| batch.number == number && batch.at_free)?;
+        let batch = self.batches.iter().find(|batch| batch.number == number)?;
         Some(Ticket { number, event: Arc::clone(&batch.event) })
     }
 

@@ -31,6 +31,11 @@ impl Budget {
         self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
+    /// Takes `bytes` that are held already, whatever the limit.
+    pub(super) fn force(&self, bytes: u64) {
+        self.taken.fetch_add(bytes, Relaxed);
+    }
+
     /// Gives them back.
     pub(super) fn put_back(&self, bytes: u64) {
         let less = |taken: u64| Some(taken.saturating_sub(bytes));

@@ -25,6 +25,11 @@ pub(super) fn now_ms() -> u64 {
 pub(super) struct Every(AtomicU64);
 
 impl Every {
+    /// Nobody was let through yet.
+    pub(super) const fn new() -> Self {
+        Every(AtomicU64::new(0))
+    }
+
     /// Whether `interval_ms` have passed since the last time that the answer was yes.
     pub(super) fn passed(&self, interval_ms: u64) -> bool {
         let (now, last) = (now_ms(), self.0.load(Relaxed));

@@ -5,12 +5,13 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard};
 
 use super::driver::{ContextDriver, current_context};
+use super::clock::Every;
 use super::dump;
 use super::process::{Process, lock};
 use crate::cuda::table::{self, Function};
@@ -32,14 +33,36 @@ pub(super) struct Context {
     pub(super) pool: Pool<ContextDriver>,
     /// Held by whoever works on the context from outside of a call of the program, and by whoever ends it.
     pub(super) maintenance: Mutex<()>,
+    /// When a synchronising call last looked for idle memory.
+    pub(super) looked: Every,
 }
 
-/// All contexts, the dead ones too: a block names its context by place.
-#[derive(Debug, Default)]
+/// Contexts that a process may have in its life; further ones are not pooled.
+const MOST: usize = 1024;
+
+/// All contexts, the dead ones too: a block names its context by place. Read without a lock.
+#[derive(Debug)]
 pub(super) struct Contexts {
-    list: RwLock<Vec<&'static Context>>,
+    list: [AtomicPtr<Context>; MOST],
+    count: AtomicUsize,
+    /// Held while one is made, and while a capture begins.
+    making: Mutex<()>,
+    /// Contexts whose memory peers may reach.
+    reachable: Mutex<Vec<ContextHandle>>,
     /// Goes up whenever a context may have died.
     epoch: AtomicU64,
+}
+
+impl Default for Contexts {
+    fn default() -> Self {
+        Contexts {
+            list: [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST],
+            count: AtomicUsize::new(0),
+            making: Mutex::new(()),
+            reachable: Mutex::default(),
+            epoch: AtomicU64::new(0),
+        }
+    }
 }
 
 thread_local! {
@@ -48,16 +71,31 @@ thread_local! {
 }
 
 impl Contexts {
-    /// Every living context.
-    pub(super) fn living(&self) -> Vec<&'static Context> {
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
-        list.iter().copied().filter(|context| context.is_alive()).collect()
-    }
-
     /// A context by its place.
     pub(super) fn at(&self, index: u64) -> Option<&'static Context> {
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
-        list.get(index as usize).copied()
+        let slot = self.list.get(usize::try_from(index).ok()?)?;
+        // SAFETY: the pointer is null or came from `Box::leak` in `find_or_make`.
+        unsafe { slot.load(Acquire).as_ref() }
+    }
+
+    fn living(&self) -> impl Iterator<Item = &'static Context> + '_ {
+        let count = self.count.load(Acquire) as u64;
+        (0..count).filter_map(|index| self.at(index)).filter(|context| context.is_alive())
+    }
+
+    /// Every living context.
+    pub(super) fn all_living(&self) -> Vec<&'static Context> {
+        self.living().collect()
+    }
+
+    /// Does something for every living context.
+    pub(super) fn each_living(&self, act: impl FnMut(&'static Context)) {
+        self.living().for_each(act);
+    }
+
+    /// Keeps new contexts from being made.
+    pub(super) fn stop_making(&self) -> MutexGuard<'_, ()> {
+        lock(&self.making)
     }
 }
 
@@ -85,18 +123,21 @@ impl Process {
     fn find_or_make(&'static self, handle: ContextHandle) -> Option<&'static Context> {
         let id = id_of(handle);
         let is_it = |c: &&Context| c.handle == handle && id.is_none_or(|id| c.id == id);
-        let mut stale = self.contexts.living();
-        if let Some(found) = stale.iter().copied().find(is_it) {
+        if let Some(found) = self.contexts.living().find(is_it) {
             return Some(found);
         }
-        stale.retain(|context| context.handle == handle);
-        stale.into_iter().for_each(|context| self.context_died(context));
-        let mut list = self.contexts.list.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = list.iter().copied().find(|c| c.is_alive() && is_it(c)) {
+        // The handle was given again: whoever had it before is gone.
+        let stale = self.contexts.living().filter(|context| context.handle == handle);
+        stale.for_each(|context| self.context_died(context));
+        let _making = self.contexts.stop_making();
+        if let Some(found) = self.contexts.living().find(is_it) {
             return Some(found);
         }
-        let context = self.make_context(handle, id, list.len() as u64)?;
-        list.push(context);
+        let index = self.contexts.count.load(Relaxed);
+        let slot = self.contexts.list.get(index)?;
+        let context = self.make_context(handle, id, index as u64)?;
+        slot.store(std::ptr::from_ref(context).cast_mut(), Release);
+        self.contexts.count.store(index + 1, Release);
         Some(context)
     }
 
@@ -124,9 +165,12 @@ impl Process {
                 &self.books.device(device).pool,
             ),
             maintenance: Mutex::new(()),
+            looked: Every::new(),
         }));
-        let capturing = lock(&self.capturing).len();
-        (0..capturing).for_each(|_| context.pool.capture(true));
+        (0..self.captures.count()).for_each(|_| context.pool.capture(true));
+        if lock(&self.contexts.reachable).contains(&handle) {
+            context.pool.stop_recycling();
+        }
         tracing::info!(device, handle, "context seen");
         Some(context)
     }
@@ -165,14 +209,20 @@ impl Process {
         }
     }
 
-    /// Contexts of a device that a call is about to end, or may; after it, `check_contexts` says which did.
-    pub(super) fn endangered(
+    /// Living contexts that a condition names.
+    pub(super) fn living_contexts(
         &self,
-        is_in_danger: impl Fn(&Context) -> bool,
+        condition: impl Fn(&Context) -> bool,
     ) -> Vec<&'static Context> {
-        let mut contexts = self.contexts.living();
-        contexts.retain(|context| is_in_danger(context));
-        contexts
+        self.contexts.living().filter(|context| condition(context)).collect()
+    }
+
+    /// Other contexts may reach memory of this one, which may not have been seen yet.
+    pub(super) fn peers_may_reach(&self, handle: ContextHandle) {
+        self.events.note("peer_access", || {
+            "a context's memory was opened to a peer: freed blocks of it go straight back to the driver".to_owned()
+        });
+        lock(&self.contexts.reachable).push(handle);
     }
 
     /// Buries those contexts that a reset or a release of the device's primary context ended.
@@ -195,6 +245,7 @@ impl Process {
             return;
         }
         self.contexts.epoch.fetch_add(1, Release);
+        self.captures_died(context);
         let (_, reserved) = context.pool.bury();
         self.budget(context.device).put_back(reserved);
         let dies = |kind| matches!(kind, Kind::Pooled | Kind::Direct | Kind::Managed | Kind::Host);

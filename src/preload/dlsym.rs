@@ -91,13 +91,14 @@ fn decide(handle: usize, name: &CStr, index: usize) -> Answer {
     if !loader::in_this_library(found) {
         return PASS;
     }
-    // The default scope found our own export: answer only if the driver would have been found without it.
+    // The default scope found our own export: answer only if the driver would have been found without it. A caller with a scope
+    // of its own may see a driver that we do not: then it is enough that there is one and that it has the name.
     match loader::lookup(libc::RTLD_NEXT as usize, name) {
-        Some(next) if loader::in_driver(next) => {
+        Some(next) if !loader::in_driver(next) => Answer { address: next, is_final: 1 },
+        None if !loader::mapped_driver().is_some_and(|driver| driver.has(name)) => ABSENT,
+        _ => {
             doors::BY_DLSYM.fetch_add(1, Relaxed);
             ours
         }
-        Some(next) => Answer { address: next, is_final: 1 },
-        None => ABSENT,
     }
 }

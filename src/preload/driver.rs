@@ -1,6 +1,11 @@
 //! The real driver, as the pool of one context uses it.
 
 use std::sync::Mutex;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+use std::time::Duration;
 
 use super::clock;
 use super::process::{self, Phase, lock};
@@ -17,11 +22,24 @@ pub(super) struct ContextDriver {
     device: u32,
     /// Events that nobody uses at the moment.
     events: Mutex<Vec<usize>>,
+    /// False while the context may be ending, and afterwards.
+    usable: AtomicBool,
 }
 
 impl ContextDriver {
     pub(super) fn new(context: ContextHandle, device: u32) -> Self {
-        ContextDriver { context, device, events: Mutex::default() }
+        ContextDriver { context, device, events: Mutex::default(), usable: AtomicBool::new(true) }
+    }
+
+    /// Whether the pool may call the driver for this context.
+    pub(super) fn set_usable(&self, usable: bool) {
+        self.usable.store(usable, Release);
+    }
+
+    /// After exit has begun the driver is left alone, and so is a context that ends.
+    fn may_call(&self) -> Result<(), CuResult> {
+        let may = process::phase() == Phase::Awake && self.usable.load(Acquire);
+        if may { Ok(()) } else { Err(CuResult::NOT_INITIALIZED) }
     }
 
     fn event(&self) -> Result<usize, CuResult> {
@@ -57,9 +75,27 @@ pub(super) fn within<T>(context: ContextHandle, call: impl FnOnce() -> T) -> Res
     Ok(result)
 }
 
-/// After exit has begun the driver is left alone.
-fn may_call() -> Result<(), CuResult> {
-    if process::phase() == Phase::Awake { Ok(()) } else { Err(CuResult::NOT_INITIALIZED) }
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`
+const RELAXED: u32 = 2;
+
+/// Runs `call` as a thread that does not mind the captures of others: so an allocation or a query of ours breaks none.
+pub(super) fn relaxed<T>(call: impl FnOnce() -> T) -> T {
+    let mut mode = RELAXED;
+    // SAFETY: `mode` is valid for the exchange.
+    let exchanged = unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) }.is_ok();
+    let result = call();
+    if exchanged {
+        // SAFETY: as above; puts the caller's mode back.
+        unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    }
+    result
+}
+
+/// The same for the rest of this thread's life.
+pub(super) fn relaxed_for_good() {
+    let mut mode = RELAXED;
+    // SAFETY: `mode` is valid for the exchange.
+    unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) };
 }
 
 impl Driver for ContextDriver {
@@ -70,7 +106,7 @@ impl Driver for ContextDriver {
         }
         let mut pointer = 0;
         // SAFETY: `pointer` is valid for the write; the program called with this context current.
-        let code = unsafe { real::cuMemAlloc_v2(&mut pointer, bytes as usize) };
+        let code = relaxed(|| unsafe { real::cuMemAlloc_v2(&mut pointer, bytes as usize) });
         tracing::info!(bytes, code = code.0, "cuMemAlloc");
         code.ok().map(|()| pointer).map_err(|code| {
             budget.inspect(|budget| budget.put_back(bytes));
@@ -79,10 +115,11 @@ impl Driver for ContextDriver {
     }
 
     fn free(&self, address: DevicePtr, bytes: u64) -> Result<(), CuResult> {
-        may_call()?;
+        self.may_call()?;
         tracing::info!(address, bytes, "cuMemFree");
         // SAFETY: the pool gives back whole allocations that it got from `allocate`, once.
-        let code = within(self.context, || unsafe { real::cuMemFree_v2(address) })?;
+        let free = || unsafe { real::cuMemFree_v2(address) };
+        let code = within(self.context, || relaxed(free))?;
         if let Some(process) = process::current() {
             process.budget(self.device).put_back(bytes);
         }
@@ -90,7 +127,7 @@ impl Driver for ContextDriver {
     }
 
     fn record(&self) -> Result<Event, CuResult> {
-        may_call()?;
+        self.may_call()?;
         within(self.context, || {
             let event = self.event()?;
             // SAFETY: the event belongs to this context.
@@ -105,13 +142,26 @@ impl Driver for ContextDriver {
     fn is_done(&self, event: Event) -> bool {
         // SAFETY: the event came from `record` and was not destroyed.
         let ask = || unsafe { real::cuEventQuery(event as usize) };
-        may_call().is_ok() && within(self.context, ask).is_ok_and(CuResult::is_ok)
+        self.may_call().is_ok() && within(self.context, || relaxed(ask)).is_ok_and(CuResult::is_ok)
     }
 
-    fn wait(&self, event: Event) -> Result<(), CuResult> {
-        may_call()?;
-        // SAFETY: as in `is_done`; the pool does not recycle an event that somebody waits for.
-        within(self.context, || unsafe { real::cuEventSynchronize(event as usize) })?.ok()
+    fn wait(&self, event: Event, patience_ms: u64) -> Result<bool, CuResult> {
+        let end = clock::now_ms() + patience_ms;
+        for round in 0u32.. {
+            self.may_call()?;
+            // SAFETY: as in `is_done`; the pool does not recycle an event that somebody waits for.
+            let ask = || unsafe { real::cuEventQuery(event as usize) };
+            match within(self.context, || relaxed(ask))? {
+                CuResult::NOT_READY if clock::now_ms() < end => {}
+                CuResult::NOT_READY => return Ok(false),
+                code => return code.ok().map(|()| true),
+            }
+            match round {
+                0..2000 => std::thread::yield_now(),
+                _ => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+        Ok(false)
     }
 
     fn recycle(&self, event: Event) {
@@ -119,7 +169,7 @@ impl Driver for ContextDriver {
     }
 
     fn synchronise(&self) -> Result<(), CuResult> {
-        may_call()?;
+        self.may_call()?;
         // SAFETY: acts on the current context, which is this one.
         within(self.context, || unsafe { real::cuCtxSynchronize() })?.ok()
     }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
+use super::environment::{self, Variables};
 use super::process::{Phase, Process, lock, phase};
-use super::{clock, contexts::Contexts, doors, environment};
+use super::{clock, doors, stack};
 use crate::conf::KEYS;
 use crate::cuda::table::{self, Function};
 use crate::cuda::{loader, real};
@@ -40,31 +43,34 @@ pub(super) fn out_of_memory(process: &Process, reason: Reason) {
     }
 }
 
-/// Writes the last report, and closes the page.
-pub(super) fn write_last(process: &Process, reason: Reason) {
-    write(process, reason);
+/// Writes the last report, and closes the page. Called by the thread that ends the process, or by the keeper in its stead.
+pub(super) fn write_last(process: &Process, reason: Reason, variables: &Variables) {
+    write_as(process, reason, variables, Duration::from_secs(2));
     let page = process.page.page;
     if page.state.load(Relaxed) != State::Reported as u32 {
         return;
     }
     // `cenote run` reads the page to learn where the report is; without it, nobody needs the page any more.
-    if environment::variable("CENOTE_RUN_DIR").is_none() {
+    if variables.get("CENOTE_RUN_DIR").is_none() {
         process.page.remove();
     }
 }
 
-/// Writes a report.
+/// Writes a report, unless another thread is at it.
 pub(super) fn write(process: &Process, reason: Reason) {
-    // Somebody who makes one at this moment makes it in our stead.
-    let Ok(mut path) = process.reports.path.try_lock() else { return };
-    let report = report::build(&snapshot(process, reason));
+    write_as(process, reason, &process.variables, Duration::ZERO);
+}
+
+fn write_as(process: &Process, reason: Reason, variables: &Variables, patience: Duration) {
+    let Some(mut path) = try_for(&process.reports.path, patience) else { return };
+    let report = report::build(&snapshot(process, reason, variables));
     let page = process.page.page;
-    let wanted = environment::output(page, &page.host.get());
-    match file::write(&report, &wanted, environment::run_started_unix_ns(), path.as_deref()) {
+    let wanted = environment::output(variables, page);
+    let run_started = environment::run_started_unix_ns(variables);
+    match file::write(&report, &wanted, run_started, path.as_deref()) {
         Ok(written) => {
-            use std::os::unix::ffi::OsStrExt;
             page.report_path.set(written.as_os_str().as_bytes());
-            if matches!(reason, Reason::Exit | Reason::ImmediateExit) {
+            if matches!(reason, Reason::Exit | Reason::ImmediateExit | Reason::Abort) {
                 page.state.store(State::Reported as u32, Relaxed);
             }
             *path = Some(written);
@@ -76,29 +82,51 @@ pub(super) fn write(process: &Process, reason: Reason) {
     }
 }
 
-fn snapshot(process: &Process, reason: Reason) -> Snapshot<'_> {
+/// Takes a lock within a time. A thread that died in the middle of the process' end may hold it for ever.
+fn try_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>> {
+    let end = Instant::now() + patience;
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(guard)) => return Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => return None,
+        }
+    }
+}
+
+fn snapshot<'a>(process: &'a Process, reason: Reason, variables: &Variables) -> Snapshot<'a> {
+    let events = process.events.events();
+    stack::remember_modules(process.books);
+    let stacks = events.0.iter().flat_map(|event| [&event.stack, &event.allocated_at, &event.freed_at]);
+    stacks.flatten().for_each(|&frame| stack::remember_module(process.books, frame as usize));
     let mut live = process.live.all();
     live.extend(process.handles.all());
+    let segments = segments(process);
     Snapshot {
         books: process.books,
         reason,
         complete: true,
-        process: describe(process),
+        process: describe(process, variables),
         configuration: configuration(process),
-        coverage: coverage(process),
-        events: process.events.events(),
+        coverage: coverage(process, variables),
+        events,
         notes: notes(process),
         live: Some(live),
         freed_during_exit: lock(&process.freed_during_exit).clone(),
-        segments: segments(&process.contexts),
-        devices: devices(process),
+        segments,
+        devices: lock(&process.device_names).clone(),
     }
 }
 
-fn describe(process: &Process) -> report::Process {
+fn describe(process: &Process, variables: &Variables) -> report::Process {
     let page = process.page.page;
     let command = page.command.get();
     let arguments = command.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
+    // The coarse clock of the blocks may be a tick ahead.
+    let duration_ns = clock::unix_ns().saturating_sub(process.started_unix_ns).max(process.age_ns());
     report::Process {
         pid: process.pid,
         parent_pid: page.parent_pid.load(Relaxed),
@@ -106,10 +134,9 @@ fn describe(process: &Process) -> report::Process {
         command: arguments.map(|a| String::from_utf8_lossy(a).into_owned()).collect(),
         host: page.host.get_string(),
         started_unix_ns: process.started_unix_ns,
-        // The coarse clock of the blocks may be a tick ahead.
-        duration_ns: clock::unix_ns().saturating_sub(process.started_unix_ns).max(process.age_ns()),
-        rank: report::rank(environment::text),
-        environment: environment::telling(),
+        duration_ns,
+        rank: report::rank(|name| variables.text(name)),
+        environment: variables.telling(),
     }
 }
 
@@ -126,7 +153,7 @@ fn configuration(process: &Process) -> BTreeMap<String, String> {
     settings
 }
 
-fn coverage(process: &Process) -> Coverage {
+fn coverage(process: &Process, variables: &Variables) -> Coverage {
     let (seen, missing) = doors::calls_seen();
     let driver = loader::module_at(table::address(Function::cuMemAlloc_v2));
     let order = match (process.pools(), table::has(Function::cuCtxRecordEvent)) {
@@ -144,7 +171,7 @@ fn coverage(process: &Process) -> Coverage {
         },
         calls: seen.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
         missing: missing.into_iter().map(str::to_owned).collect(),
-        other_preloads: other_preloads(),
+        other_preloads: other_preloads(variables),
         order: order.to_owned(),
     }
 }
@@ -154,9 +181,9 @@ fn driver_version(process: &Process) -> Option<u32> {
     Some(process.page.page.driver_version.load(Relaxed)).filter(|&version| version != 0)
 }
 
-fn other_preloads() -> Vec<String> {
+fn other_preloads(variables: &Variables) -> Vec<String> {
     let own = loader::module_at(other_preloads as *const () as usize).map(|(_, path)| path);
-    let set = environment::text("LD_PRELOAD").unwrap_or_default();
+    let set = variables.text("LD_PRELOAD").unwrap_or_default();
     let others = set.split([' ', ':']).filter(|name| !name.is_empty());
     others
         .filter(|name| own.as_ref().is_none_or(|own| own.as_os_str() != *name))
@@ -169,12 +196,14 @@ fn notes(process: &Process) -> Vec<Note> {
     notes.map(|(code, text, count)| Note { code: code.to_owned(), text, count }).collect()
 }
 
-fn segments(contexts: &Contexts) -> Vec<(u32, Segment)> {
+fn segments(process: &Process) -> Vec<(u32, Segment)> {
     let mut segments = Vec::new();
-    for context in contexts.living() {
-        let views = context.pool.segments();
-        segments.extend(views.iter().map(|view| (context.device, segment(view))));
-    }
+    process.contexts.each_living(|context| match context.pool.segments() {
+        Some(views) => segments.extend(views.iter().map(|view| (context.device, segment(view)))),
+        None => process.events.note("segments_left_out", || {
+            "the map of segments is missing: a thread did not leave the pool of its context".to_owned()
+        }),
+    });
     segments
 }
 
@@ -198,11 +227,6 @@ fn segment(view: &SegmentView) -> Segment {
         exported: view.exported,
         map: runs.collect(),
     }
-}
-
-/// Name and UUID of each used device. The driver is asked only while it may be.
-fn devices(process: &Process) -> Vec<(u32, String, String)> {
-    lock(&process.device_names).clone()
 }
 
 /// Asks the driver who a device is, when its first context is seen.

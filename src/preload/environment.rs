@@ -1,7 +1,7 @@
 //! What the process was told by its environment, and who it is.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +25,34 @@ pub(super) struct Environment {
     /// `cenote run` started the job: it has named the problems, and looks for the page.
     pub(super) under_run: bool,
     configuration: OsString,
+    pub(super) variables: Variables,
+}
+
+/// A copy of the environment: a thread of ours must not read the real one while the program changes it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Variables(HashMap<OsString, OsString>);
+
+impl Variables {
+    /// The environment as it is now; for the thread of a hooked call, or of exit.
+    pub(super) fn now() -> Self {
+        Variables(std::env::vars_os().collect())
+    }
+
+    /// A variable; none where it is not set or empty.
+    pub(super) fn get(&self, name: &str) -> Option<&OsString> {
+        self.0.get(OsStr::new(name)).filter(|value| !value.is_empty())
+    }
+
+    /// A variable as text.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(|value| value.to_string_lossy().into_owned())
+    }
+
+    /// Those that tell how memory is used.
+    pub(super) fn telling(&self) -> BTreeMap<String, String> {
+        let set = TELLING.iter().filter_map(|name| Some(((*name).to_owned(), self.text(name)?)));
+        set.collect()
+    }
 }
 
 /// Variables that change how memory is used: in the report they answer half of all questions.
@@ -45,23 +73,9 @@ const TELLING: &[&str] = &[
     "LD_PRELOAD",
 ];
 
-/// Those of them that are set.
-pub(super) fn telling() -> BTreeMap<String, String> {
-    let set = TELLING.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?)));
-    set.collect()
-}
-
-/// A variable as text.
-pub(super) fn text(name: &str) -> Option<String> {
-    variable(name).map(|value| value.to_string_lossy().into_owned())
-}
-
-/// A variable; none where it is not set or empty.
-pub(super) fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
 pub(super) fn read() -> Environment {
+    let variables = Variables::now();
+    let variable = |name| variables.get(name).cloned();
     let configuration = variable("CENOTE_CONF").unwrap_or_default();
     let (settings, problems) = conf::parse(&configuration.to_string_lossy());
     let run = variable("CENOTE_RUN_DIR");
@@ -76,6 +90,7 @@ pub(super) fn read() -> Environment {
         pages,
         under_run: run.is_some(),
         configuration,
+        variables,
     }
 }
 
@@ -92,7 +107,7 @@ impl Environment {
             page.executable.set(executable.as_os_str().as_bytes());
         }
         page.command.set(&std::fs::read("/proc/self/cmdline").unwrap_or_default());
-        page.output.set(output(page, &host()).as_os_str().as_bytes());
+        page.output.set(output(&self.variables, page).as_os_str().as_bytes());
     }
 }
 
@@ -103,25 +118,26 @@ fn host() -> Vec<u8> {
     name.iter().copied().take_while(|&byte| byte != 0).collect()
 }
 
-/// Where the report goes: `CENOTE_OUTPUT` with its placeholders filled in, absolute. Asked again when the report is written,
-/// since a launcher may set the rank after the first CUDA call.
-pub(super) fn output(page: &PageLayout, host: &[u8]) -> PathBuf {
-    let template = text("CENOTE_OUTPUT").unwrap_or_else(|| "cenote-%e-%p.json".to_owned());
-    let rank = report::rank(text);
+/// Where the report goes: `CENOTE_OUTPUT` with its placeholders filled in, absolute. Asked again at exit, since a launcher may
+/// set the rank after the first CUDA call.
+pub(super) fn output(variables: &Variables, page: &PageLayout) -> PathBuf {
+    let template = variables.text("CENOTE_OUTPUT");
+    let template = template.unwrap_or_else(|| "cenote-%e-%p.json".to_owned());
+    let rank = report::rank(|name| variables.text(name));
     let values = Template {
         pid: page.pid.load(Relaxed),
         executable: &page.executable.get_string(),
-        host: &String::from_utf8_lossy(host),
+        host: &page.host.get_string(),
         started_unix_ns: page.started_unix_ns.load(Relaxed),
         rank: rank.as_ref(),
     };
     let folder = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
-    folder.join(values.expand(&template, text))
+    folder.join(values.expand(&template, |name| variables.text(name)))
 }
 
 /// When the run began that this process belongs to: the job under `cenote run`, else the process itself.
-pub(super) fn run_started_unix_ns() -> u64 {
-    let run = variable("CENOTE_RUN_DIR").map(PathBuf::from);
+pub(super) fn run_started_unix_ns(variables: &Variables) -> u64 {
+    let run = variables.get("CENOTE_RUN_DIR").map(PathBuf::from);
     let run = run.and_then(|folder| write::run_started_unix_ns(&folder));
     run.unwrap_or_else(process_started_unix_ns)
 }

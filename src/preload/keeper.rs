@@ -6,50 +6,96 @@
 //! thread's launches meanwhile, so it must not come at a bad moment. So:
 //!
 //! - a cached segment that nobody asked for during `idle_release` (0.5 s) is *due*;
-//! - due segments go back at the first moment at which the context has no work in flight: this thread looks every 50 ms, and the
-//!   hooks on the synchronising calls look, since right after a synchronise the device tends to be idle;
-//! - after 0.8 times as long again they go back in any case, at the price that the driver takes for any free.
+//! - due segments go back, one at a time, while the context has no work in flight: this thread looks every 50 ms, and the hooks on
+//!   the synchronising calls look, since right after a synchronise the device tends to be idle;
+//! - without context events (drivers before 12.5) nobody can tell; there they go back after twice the time.
 //!
-//! A loop that frees and allocates keeps its segments young; a burst of frees is back with the driver within a second.
+//! A loop that frees and allocates keeps its segments young; a burst of frees is back with the driver within a second. A device
+//! that is never idle keeps them until an allocation needs them: a free that waits for a kernel which waits for this process
+//! would never end.
 //!
 //! # Locks
 //! The thread holds a context's maintenance lock while it works on it, so that the context can't end meanwhile, and one of its
 //! own, so that exit can wait until it is out of the driver.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
 use super::contexts::Context;
 use super::process::{self, Phase, Process};
-use super::{clock, driver, dump};
+use super::{clock, driver, dump, stack};
+use crate::cuda::Driver;
 use crate::report::Reason;
 
 const TICK: Duration = Duration::from_millis(50);
 const SAMPLE_MS: u64 = 1000;
+/// How long a process that ends at once waits for its report.
+const LAST_REPORT: Duration = Duration::from_secs(2);
 
-/// Held while the thread is at work; taken for good when exit begins.
-static AT_WORK: Mutex<()> = Mutex::new(());
+/// The thread, as others see it.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    /// Held while the thread is at work.
+    at_work: Mutex<()>,
+    is_running: AtomicBool,
+    /// Who ends the process at once asks here for the last report: 1 `_exit`, 2 `abort`. A futex.
+    asked: AtomicU32,
+    is_done: AtomicBool,
+}
 
 /// Starts the thread. Without one, the hooks alone do the work when they are called.
 pub(super) fn start(process: &'static Process) {
-    let builder = std::thread::Builder::new().name("cenote".to_owned()).stack_size(256 << 10);
-    let started = with_signals_blocked(|| builder.spawn(move || run(process)));
-    if started.is_err() {
+    let builder = std::thread::Builder::new().name("cenote".to_owned()).stack_size(512 << 10);
+    process.keeper.is_running.store(true, Relaxed);
+    if with_signals_blocked(|| builder.spawn(move || run(process))).is_err() {
+        process.keeper.is_running.store(false, Relaxed);
         process.events.note("no_helper_thread", || {
             "no helper thread could be started: idle memory goes back only when the program calls CUDA".to_owned()
         });
     }
 }
 
-/// Waits until the thread is out of the driver, for a bounded time, and keeps it from going there again.
-pub(super) fn stop() {
-    for _ in 0..1000 {
-        match AT_WORK.try_lock() {
-            Ok(guard) => return std::mem::forget(guard),
-            Err(TryLockError::Poisoned(_)) => return,
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+impl Keeper {
+    /// Exit has begun: waits until the thread is out of the driver, for a bounded time. It does not go there again.
+    pub(super) fn leave_driver(&self) {
+        for _ in 0..1000 {
+            if !matches!(self.at_work.try_lock(), Err(TryLockError::WouldBlock)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets the thread write the last report and waits for it, for a bounded time. For callers that may be in a signal handler,
+    /// in the middle of malloc or of one of our own locks: nothing here allocates or locks. False without the thread.
+    pub(super) fn write_last(&self, reason: Reason) -> bool {
+        if !self.is_running.load(Relaxed) {
+            return false;
+        }
+        self.asked.store(if reason == Reason::Abort { 2 } else { 1 }, Release);
+        // SAFETY: wakes whoever waits on the word, which lives as long as the process.
+        unsafe { libc::syscall(libc::SYS_futex, self.asked.as_ptr(), libc::FUTEX_WAKE, 1) };
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        for _ in 0..LAST_REPORT.as_millis() {
+            if self.is_done.load(Acquire) {
+                break;
+            }
+            // SAFETY: `pause` is valid, and nobody asks for the rest.
+            unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
+        }
+        true
+    }
+
+    fn sleep(&self) {
+        let time = libc::timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as libc::c_long };
+        // SAFETY: waits on a word that lives as long as the process, while it is 0, for the given time.
+        unsafe {
+            libc::syscall(libc::SYS_futex, self.asked.as_ptr(), libc::FUTEX_WAIT, 0, &raw const time);
         }
     }
 }
@@ -70,16 +116,27 @@ fn with_signals_blocked<T>(call: impl FnOnce() -> T) -> T {
 }
 
 fn run(process: &'static Process) {
+    // Calls of this thread break no capture (measured for cuEventQuery and cuMemAlloc; frees are held back besides).
+    driver::relaxed_for_good();
     let mut due = Due { sample_ms: 0, report_ms: clock::now_ms() };
-    loop {
-        std::thread::sleep(TICK);
-        let Ok(_at_work) = AT_WORK.try_lock() else { return };
-        if process::phase() != Phase::Awake || is_last_thread() {
-            return;
-        }
+    let keeper = &process.keeper;
+    while !is_last_thread() {
+        keeper.sleep();
+        let reason = match keeper.asked.load(Acquire) {
+            0 => None,
+            1 => Some(Reason::ImmediateExit),
+            _ => Some(Reason::Abort),
+        };
         // A fault here must not end the job, nor the keeping.
-        let _ = catch_unwind(AssertUnwindSafe(|| tick(process, &mut due)));
+        let _ = catch_unwind(AssertUnwindSafe(|| match reason {
+            Some(reason) => dump::write_last(process, reason, &process.variables),
+            None => tick(process, &mut due),
+        }));
+        if reason.is_some() {
+            return keeper.is_done.store(true, Release);
+        }
     }
+    keeper.is_running.store(false, Relaxed);
 }
 
 /// Whether the main thread has left by `pthread_exit` and no thread of the program runs any more: then the process ends when
@@ -100,14 +157,17 @@ struct Due {
 }
 
 fn tick(process: &'static Process, due: &mut Due) {
+    let Ok(_at_work) = process.keeper.at_work.try_lock() else { return };
+    if process::phase() != Phase::Awake {
+        return;
+    }
+    stack::remember_modules_if_due(process.books);
     let now = clock::now_ms();
     let sample = now.saturating_sub(due.sample_ms) >= SAMPLE_MS;
     if sample {
         due.sample_ms = now;
     }
-    for context in process.contexts.living() {
-        keep(process, context, sample);
-    }
+    process.contexts.each_living(|context| keep(process, context, sample));
     process.page.page.updated_unix_ns.store(clock::unix_ns(), Relaxed);
     let every = process.settings.report_every.map(|every| every.as_millis() as u64);
     if dump::requested(process) {
@@ -123,13 +183,9 @@ fn keep(process: &'static Process, context: &'static Context, sample_due: bool) 
     if !context.is_alive() {
         return;
     }
-    let _ = driver::within(context.handle, || context.pool.settle());
-    let release_due = process.is_due(context, 0);
-    if !release_due && !sample_due {
-        return;
-    }
     let _ = driver::within(context.handle, || {
-        if release_due {
+        context.pool.settle();
+        if process.is_due(context, 1) {
             process.release(context);
         }
         if sample_due {
@@ -141,16 +197,18 @@ fn keep(process: &'static Process, context: &'static Context, sample_due: bool) 
 impl Process {
     /// Gives idle memory back if it is due and the device is idle; for moments at which it tends to be.
     pub(super) fn release_if_due(&'static self, context: &'static Context) {
-        if self.is_due(context, 0)
+        if context.looked.passed(TICK.as_millis() as u64)
+            && self.is_due(context, 1)
             && let Ok(_maintenance) = context.maintenance.try_lock()
+            && context.is_alive()
         {
             self.release(context);
         }
     }
 
-    /// Whether some segment has been idle for long enough, and `more_ms` beyond.
-    fn is_due(&self, context: &Context, more_ms: u64) -> bool {
-        self.pools() && context.pool.has_idle(self.idle_ms() + more_ms, self.settings.retain)
+    /// Whether some segment has been idle for so many times the configured time.
+    fn is_due(&self, context: &Context, times: u64) -> bool {
+        self.pools() && context.pool.has_idle(times * self.idle_ms(), self.settings.retain)
     }
 
     fn idle_ms(&self) -> u64 {
@@ -158,14 +216,12 @@ impl Process {
     }
 
     fn release(&self, context: &Context) {
-        let idle_ms = self.idle_ms();
-        let patience = idle_ms * 4 / 5;
-        let age = match context.pool.is_device_idle() {
-            true => idle_ms,
-            false if self.is_due(context, patience) => idle_ms + patience,
-            false => return,
+        let (idle_ms, retain) = (self.idle_ms(), self.settings.retain);
+        let released = match context.pool.driver().has_context_events() {
+            true => context.pool.release_while_idle(idle_ms, retain),
+            false => context.pool.release_idle(2 * idle_ms, retain),
         };
-        if context.pool.release_idle(age, self.settings.retain) > 0 {
+        if released > 0 {
             self.books.device(context.device).pool.idle_releases.fetch_add(1, Relaxed);
             self.sample(context.device);
         }

@@ -3,7 +3,7 @@
 //! - `exit`: an `atexit` handler, registered by the first hooked call, runs before the driver's own teardown and stops all calls
 //!   of ours to the driver. The report is written by a destructor of this library, after every static destructor of the program:
 //!   so it knows what those freed.
-//! - `_exit`, `_Exit`: hooked, since they run neither.
+//! - `_exit`, `_Exit`, `abort`: hooked, since they run neither. The helper thread writes the report.
 //! - SIGKILL, a crash, exec, `quick_exit`: the mapped page stays behind for `cenote recover`.
 //! - fork: in the child of a process that used CUDA the driver is dead, and so are we.
 
@@ -11,8 +11,9 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::process::{self, Phase};
-use super::{dump, keeper};
+use super::process::{self, Phase, Process};
+use super::{dump, environment};
+use crate::cuda::loader;
 use crate::report::Reason;
 
 /// Registers the handlers. Called once in the life of a process image.
@@ -31,7 +32,9 @@ pub(super) fn register() {
 extern "C" fn exit_begins() {
     if process::phase() == Phase::Awake {
         process::set_phase(Phase::Exiting);
-        keeper::stop();
+        if let Some(process) = process::current() {
+            process.keeper.leave_driver();
+        }
     }
 }
 
@@ -51,8 +54,10 @@ extern "C" fn forked() {
 /// libraries that were loaded later.
 #[cfg(feature = "doors")]
 extern "C" fn finish() {
-    if matches!(process::phase(), Phase::Awake | Phase::Exiting) {
-        write_last(Reason::Exit);
+    if let Some(process) = ending() {
+        process::set_phase(Phase::Exiting);
+        let variables = environment::Variables::now();
+        let _ = catch_unwind(AssertUnwindSafe(|| dump::write_last(process, Reason::Exit, &variables)));
     }
 }
 
@@ -61,14 +66,22 @@ extern "C" fn finish() {
 #[unsafe(link_section = ".fini_array")]
 static FINISH: extern "C" fn() = finish;
 
-fn write_last(reason: Reason) {
-    let Some(process) = process::current() else { return };
-    // A child of vfork shares our memory, and a child of a raw clone ran no handler: neither may speak for us.
-    if process.pid != std::process::id() {
-        return;
-    }
+/// The process, if it is this one that ends: a child of vfork shares our memory, and a child of a raw clone ran no handler.
+fn ending() -> Option<&'static Process> {
+    let is_ours = |process: &&Process| process.pid == std::process::id();
+    let lives = matches!(process::phase(), Phase::Awake | Phase::Exiting);
+    process::current().filter(|_| lives).filter(is_ours)
+}
+
+/// Has the last report written for a process that ends at once. The helper thread writes it, since this may be a signal handler
+/// that came in the middle of malloc or of one of our own locks.
+fn report_now(reason: Reason) {
+    let Some(process) = ending() else { return };
     process::set_phase(Phase::Exiting);
-    let _ = catch_unwind(AssertUnwindSafe(|| dump::write_last(process, reason)));
+    if !process.keeper.write_last(reason) {
+        let write = || dump::write_last(process, reason, &process.variables);
+        let _ = catch_unwind(AssertUnwindSafe(write));
+    }
 }
 
 /// `_exit`: writes the report first.
@@ -91,11 +104,27 @@ pub unsafe extern "C" fn _Exit(status: c_int) -> ! {
 }
 
 fn immediate_exit(status: c_int) -> ! {
-    if matches!(process::phase(), Phase::Awake | Phase::Exiting) {
-        write_last(Reason::ImmediateExit);
-    }
+    report_now(Reason::ImmediateExit);
     loop {
         // SAFETY: ends the process, as asked.
         unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    }
+}
+
+/// `abort`, which an uncaught exception ends in: writes the report first.
+///
+/// # Safety
+/// As `abort(3)`.
+#[cfg_attr(feature = "doors", unsafe(no_mangle))]
+pub unsafe extern "C" fn abort() -> ! {
+    report_now(Reason::Abort);
+    if let Some(abort) = loader::lookup(libc::RTLD_NEXT as usize, c"abort") {
+        // SAFETY: this is the C library's function of that type.
+        let abort: extern "C" fn() -> ! = unsafe { std::mem::transmute(abort) };
+        abort();
+    }
+    loop {
+        // SAFETY: ends the process by the signal that was asked for, should the C library's function be missing.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
 }

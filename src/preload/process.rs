@@ -8,7 +8,7 @@ use std::sync::atomic::{
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::budget::Budget;
-use super::calls::{ipc::Opened, vmm::Handles};
+use super::calls::{capture::Captures, ipc::Opened, vmm::Handles};
 use super::contexts::Contexts;
 use super::{clock, environment, keeper, lifecycle, log};
 use crate::conf::{Mode, Settings};
@@ -50,16 +50,24 @@ pub(super) struct Process {
     pub(super) budgets: [Budget; MAX_DEVICES],
     pub(super) handles: Handles,
     pub(super) opened: Opened,
-    /// Streams that capture.
-    pub(super) capturing: Mutex<Vec<usize>>,
+    pub(super) captures: Captures,
     /// Stacks of frees, by tag; so that a double free can name the first one.
     pub(super) free_stacks: Mutex<HashMap<u64, Vec<u64>>>,
     pub(super) freed_during_exit: Mutex<Vec<(SiteId, Block)>>,
     pub(super) reports: super::dump::Reports,
     /// Ordinal, name and UUID of each device that was used.
     pub(super) device_names: Mutex<Vec<(u32, String, String)>>,
-    pub(super) sampled: clock::Every,
-    /// Driver allocations of the pools when the driver was last asked what is used.
+    pub(super) samplers: [Sampler; MAX_DEVICES],
+    pub(super) keeper: keeper::Keeper,
+    /// The environment as it was at the first hooked call.
+    pub(super) variables: environment::Variables,
+}
+
+/// When a device was last asked what is used.
+#[derive(Debug, Default)]
+pub(super) struct Sampler {
+    pub(super) asked: clock::Every,
+    /// Driver allocations of its pools at that time.
     pub(super) grown: AtomicU64,
 }
 
@@ -185,13 +193,14 @@ impl Process {
             budgets: [const { Budget::new() }; MAX_DEVICES],
             handles: Handles::default(),
             opened: Opened::default(),
-            capturing: Mutex::default(),
+            captures: Captures::default(),
             free_stacks: Mutex::default(),
             freed_during_exit: Mutex::default(),
             reports: Default::default(),
             device_names: Mutex::default(),
-            sampled: clock::Every::default(),
-            grown: AtomicU64::new(0),
+            samplers: Default::default(),
+            keeper: keeper::Keeper::default(),
+            variables: environment.variables.clone(),
         };
         Some((process, problem))
     }
@@ -205,6 +214,11 @@ impl Process {
     pub(super) fn budget(&self, device: u32) -> &Budget {
         let index = (device as usize).min(MAX_DEVICES - 1);
         self.budgets.get(index).unwrap_or(&NO_BUDGET)
+    }
+
+    /// The sampler of a device.
+    pub(super) fn sampler(&self, device: u32) -> &Sampler {
+        self.samplers.get((device as usize).min(MAX_DEVICES - 1)).unwrap_or(&NO_SAMPLER)
     }
 
     /// Milliseconds since the first hooked call.
@@ -226,6 +240,7 @@ impl Process {
 }
 
 static NO_BUDGET: Budget = Budget::new();
+static NO_SAMPLER: Sampler = Sampler { asked: clock::Every::new(), grown: AtomicU64::new(0) };
 
 /// A mutex whose owner panicked still guards valid data here: each critical section is a single update.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

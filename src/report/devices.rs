@@ -96,8 +96,8 @@ impl Memory {
         let context_bytes = at_sample(book.context_bytes.load(Relaxed));
         let unaccounted =
             i128::from(driver_used_bytes) - i128::from(tracked_bytes) - i128::from(context_bytes);
-        let modules = book.modules_bytes.load(Relaxed);
-        let known = (modules > 0).then(|| ("modules".to_owned(), modules));
+        let causes = [("modules", &book.modules_bytes), ("streams", &book.streams_bytes)];
+        let known = causes.map(|(cause, bytes)| (cause.to_owned(), bytes.load(Relaxed)));
         let kinds = DEVICE_KINDS.iter().map(|&kind| (kind, Live::of(&book.kinds[kind as usize])));
         Memory {
             sampled_unix_ns,
@@ -105,7 +105,7 @@ impl Memory {
             tracked_bytes,
             context_bytes,
             unaccounted_bytes: i64::try_from(unaccounted).unwrap_or(i64::MAX),
-            unaccounted_known: known.into_iter().collect(),
+            unaccounted_known: known.into_iter().filter(|&(_, bytes)| bytes > 0).collect(),
             peak_driver_used_bytes: at_sample(book.driver_used.peak()),
             by_kind: kinds.filter(|(_, live)| live.peak_bytes > 0).collect(),
             by_owner,

@@ -62,7 +62,7 @@ pub(super) struct Classified {
 impl LiveAtExit {
     /// Nothing, unless the process is ending.
     pub(super) fn of(snapshot: &Snapshot<'_>) -> Self {
-        let ended = matches!(snapshot.reason, Reason::Exit | Reason::ImmediateExit);
+        let ended = matches!(snapshot.reason, Reason::Exit | Reason::ImmediateExit | Reason::Abort);
         let live = snapshot.live.iter().flatten().map(|(_, block)| *block).filter(|_| ended);
         let freed = snapshot.freed_during_exit.iter().filter(|_| ended);
         let environment = &snapshot.process.environment;

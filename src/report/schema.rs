@@ -61,6 +61,8 @@ enum Reason {
     Exit,
     /// The process called `_exit`.
     ImmediateExit,
+    /// The process called `abort`, or an exception was not caught.
+    Abort,
     /// An allocation was refused.
     OutOfMemory,
     /// Somebody asked.
@@ -170,7 +172,8 @@ struct Memory {
     pub context_bytes: u64,
     /// Kernels that were loaded since, tables of the driver, and other processes.
     pub unaccounted_bytes: i64,
-    /// What is known about the unaccounted bytes, by cause: `modules` are growth seen across calls that load kernels.
+    /// What is known about the unaccounted bytes, by cause: `modules` is growth seen across calls that load kernels, `streams`
+    /// across calls that make streams.
     pub unaccounted_known: BTreeMap<String, u64>,
     /// The largest `driver_used_bytes` that was sampled.
     pub peak_driver_used_bytes: u64,

@@ -9,7 +9,7 @@ def shows_others(entry):
 
 
 def shared_right(errors_allowed, judged):
-    """Never wrong bytes; errors where the peer cannot know about us; no freed handle shows more than with the driver."""
+    """Never wrong bytes; errors where the peer cannot know of us; no freed handle shows more than with the driver."""
 
     def judge(runs):
         result = runs["pair"].result

@@ -10,12 +10,15 @@
 //! Building the libraries: `scripts/build` puts them into the stage (`CENOTE_STAGE`, else `target/stage`).
 #![allow(dead_code, unused_imports, reason = "every test file uses a part of it")]
 
+mod checks;
 mod outcome;
 mod run;
+mod running;
 mod stage;
 
 pub use outcome::Outcome;
-pub use run::{Run, Running};
+pub use run::Run;
+pub use running::Running;
 pub use stage::{compiled, native, repository, stage};
 
 /// 2^20 bytes.

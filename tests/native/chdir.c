@@ -1,8 +1,9 @@
-// Goes to another folder after the first CUDA call.
+// Goes to another folder after the first CUDA call. FOLDER
 #include "cu.h"
 
-int main(void) {
+int main(int argc, char **argv) {
+    REQUIRE(argc > 1);
     start(0);
     take(7 * MiB);
-    return chdir("/");
+    return chdir(argv[1]);
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cenote::cuda::{CuResult, DevicePtr, Driver, Event, Failure};
 
 use super::faults::{Call, Faults};
-use super::intruder;
+use super::intruder::{self, Moment};
 use super::memory::Memory;
 
 /// What happened since the last operation began.
@@ -20,6 +20,8 @@ pub(crate) struct Log {
     /// Calls that waited, or would have had there been work: wait, synchronise, free.
     pub(crate) waits: u64,
     pub(crate) faults: u64,
+    /// A wait ended before the work.
+    pub(crate) gave_up: bool,
     pub(crate) out_of_memory: bool,
     pub(crate) refusals: Vec<CuResult>,
 }
@@ -128,7 +130,7 @@ impl Handle {
 
 impl Driver for Handle {
     fn allocate(&self, bytes: u64) -> Result<DevicePtr, Failure> {
-        intruder::visit();
+        intruder::visit(Moment::Any);
         let answer = {
             let card = &mut *self.card();
             assert_ne!(bytes, 0, "an allocation of nothing");
@@ -145,12 +147,12 @@ impl Driver for Handle {
             }
             taken.map_err(Failure::from)
         };
-        intruder::visit();
+        intruder::visit(Moment::Any);
         answer
     }
 
     fn free(&self, address: DevicePtr, bytes: u64) -> Result<(), CuResult> {
-        intruder::visit();
+        intruder::visit(Moment::NoCapture);
         let answer = {
             let card = &mut *self.card();
             let held = card.memory.at(address);
@@ -170,7 +172,7 @@ impl Driver for Handle {
             }
             answer
         };
-        intruder::visit();
+        intruder::visit(Moment::Any);
         answer
     }
 
@@ -197,15 +199,17 @@ impl Driver for Handle {
         card.enter(Call::IsDone).is_ok() && due <= card.now
     }
 
-    fn wait(&self, event: Event) -> Result<(), CuResult> {
-        intruder::visit();
+    fn wait(&self, event: Event, patience_ms: u64) -> Result<bool, CuResult> {
+        intruder::visit(Moment::NoCapture);
         let answer = {
             let card = &mut *self.card();
             card.log.waits += 1;
             let due = card.due(event);
-            card.enter(Call::Wait).map(|()| card.advance_to(due))
+            let end = due.min(card.now.saturating_add(patience_ms.saturating_mul(1000)));
+            card.enter(Call::Wait).map(|()| card.advance_to(end)).map(|()| due <= end)
         };
-        intruder::visit();
+        self.card().log.gave_up |= answer == Ok(false);
+        intruder::visit(Moment::Any);
         answer
     }
 
@@ -217,14 +221,14 @@ impl Driver for Handle {
     }
 
     fn synchronise(&self) -> Result<(), CuResult> {
-        intruder::visit();
+        intruder::visit(Moment::Synchronising);
         let answer = {
             let card = &mut *self.card();
             card.log.waits += 1;
             let done = card.all_done_at();
             card.enter(Call::Synchronise).map(|()| card.advance_to(done))
         };
-        intruder::visit();
+        intruder::visit(Moment::Synchronising);
         answer
     }
 

@@ -33,6 +33,7 @@ pub(crate) enum Operation {
         retain: u64,
     },
     ReleaseAll,
+    ReleaseWhileIdle { idle_ms: u64, retain: u64 },
     AskIdle,
     Export(usize),
     /// Time passes.
@@ -50,6 +51,7 @@ pub(crate) enum Operation {
     /// The context breaks: every call fails until it dies.
     Break,
     StopSlabs,
+    StopRecycling,
     /// The context dies, and a new one with this configuration begins.
     Bury(usize),
     /// In the next operation, at this moment, another thread does something.
@@ -57,6 +59,24 @@ pub(crate) enum Operation {
         moment: u32,
         others: Vec<Operation>,
     },
+}
+
+/// Operations in order; printed on a line each.
+#[derive(Clone)]
+pub(crate) struct Sequence(pub(crate) Vec<Operation>);
+
+impl std::fmt::Debug for Sequence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|operation| write!(f, "\n    {operation:?}"))
+    }
+}
+
+/// Sequences of up to so many operations.
+pub(crate) fn sequence(
+    operation: impl Strategy<Value = Operation>,
+    most: usize,
+) -> impl Strategy<Value = Sequence> {
+    proptest::collection::vec(operation, 1..most).prop_map(Sequence)
 }
 
 use Operation::*;
@@ -79,8 +99,11 @@ fn size() -> impl Strategy<Value = u64> {
 
 /// Operations of a program that does nothing wrong on a driver that never fails, and of one thread.
 pub(crate) fn lawful() -> impl Strategy<Value = Operation> + Clone {
-    let launch = (0..4_usize, 0..64_usize, 1..30_000_u64);
+    let launch = (0..4_usize, 0..64_usize, prop_oneof![99 => 1..30_000_u64, 1 => Just(600_000_000)]);
     let idle = (0..40_u64, prop_oneof![Just(0), 0..128 * MIB]);
+    let while_idle = idle.clone();
+    let while_idle =
+        while_idle.prop_map(|(idle_ms, retain)| ReleaseWhileIdle { idle_ms, retain });
     prop_oneof![
         60 => size().prop_map(Allocate).boxed(),
         40 => launch.prop_map(|(stream, block, micros)| Launch { stream, block, micros }),
@@ -88,6 +111,7 @@ pub(crate) fn lawful() -> impl Strategy<Value = Operation> + Clone {
         20 => (1..20_000_u64).prop_map(Advance),
         6 => Just(Settle),
         3 => idle.prop_map(|(idle_ms, retain)| ReleaseIdle { idle_ms, retain }),
+        3 => while_idle,
         1 => Just(ReleaseAll),
         3 => Just(AskIdle),
         2 => (0..64_usize).prop_map(Export),
@@ -119,6 +143,7 @@ pub(crate) fn with_deaths() -> impl Strategy<Value = Operation> + Clone {
         800 => any(),
         1 => Just(Break),
         1 => Just(StopSlabs),
+        1 => Just(StopRecycling),
         4 => (0..CONFIGURATIONS).prop_map(Bury),
     ]
     .boxed()
@@ -126,11 +151,10 @@ pub(crate) fn with_deaths() -> impl Strategy<Value = Operation> + Clone {
 
 /// Operations of several threads.
 pub(crate) fn with_intruders() -> impl Strategy<Value = Operation> + Clone {
-    let fault = (0..Call::ALL.len(), 0..3_u64, 0..CODES.len());
-    let others = proptest::collection::vec(lawful(), 1..6);
+    let other = prop_oneof![12 => lawful(), 1 => Just(BeginCapture), 1 => Just(EndCapture)];
+    let others = proptest::collection::vec(other, 1..6);
     prop_oneof![
-        20 => lawful(),
-        1 => fault.prop_map(|(call, n, code)| Fault { call, n, code }),
+        20 => any(),
         10 => (0..6_u32, others).prop_map(|(moment, others)| Intrude { moment, others }),
     ]
     .boxed()

@@ -1,6 +1,6 @@
 //! What the model knows of the program: its live blocks, what it freed, and what the pool may never do with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use cenote::pool::WrongFree;
@@ -31,12 +31,19 @@ struct Freed {
 pub(crate) struct World {
     pub(crate) live: BTreeMap<u64, Live>,
     freed: BTreeMap<u64, Freed>,
-    /// Serials of exported blocks that were freed during a capture: out of the books, to be given back after it.
+    /// Taken out of the books during a capture, to be given back after it.
     pub(crate) owed: Vec<Held>,
     tag: u64,
     pub(crate) allocations: u64,
     pub(crate) frees: u64,
-    pub(crate) exports: u64,
+    /// Exported slots: serial of the allocation, address.
+    pub(crate) exported: BTreeSet<(u64, u64)>,
+    /// Serials of slabs that were exported as a whole.
+    pub(crate) shut: BTreeSet<u64>,
+    /// Small requests get segments of their own.
+    pub(crate) slabs_stopped: bool,
+    /// What is freed goes straight back to the driver.
+    pub(crate) unpooled: bool,
 }
 
 impl World {
@@ -71,6 +78,7 @@ impl World {
         let held = held.unwrap_or_else(|| panic!("{range:x?} is not the driver's memory"));
         assert!(range.end <= held.address + held.bytes, "{range:x?} is more than {held:x?}");
         assert!(!self.owed.contains(&held), "{range:x?} is to be given back");
+        assert!(!self.shut.contains(&held.serial), "{range:x?} is in a slab that was exported");
         assert_eq!(address % 512, 0, "{address:#x} is not aligned");
         assert!(requested < 2 << 20 || address % (2 << 20) == 0, "{address:#x} is not aligned");
         let neighbour = self.live.range(..range.end).next_back();
@@ -90,6 +98,7 @@ impl World {
     pub(crate) fn give_up(&mut self, address: u64, freed_by: u64) -> Option<Live> {
         let live = self.live.remove(&address)?;
         let Live { requested, tag, exported, serial } = live;
+        let exported = exported || self.unpooled;
         let freed = Freed { requested, allocated_by: tag, freed_by, exported, serial };
         self.freed.insert(address, freed);
         if self.freed.len() > 200 {

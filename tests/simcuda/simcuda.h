@@ -156,6 +156,7 @@ CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned int *version);
 CUresult cuCtxSynchronize(void);
+CUresult cuCtxSynchronize_v2(CUcontext context);
 CUresult cuCtxRecordEvent(CUcontext context, CUevent event);
 CUresult cuCtxWaitEvent(CUcontext context, CUevent event);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags);

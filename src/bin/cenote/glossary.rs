@@ -16,6 +16,7 @@ pub(crate) const GLOSSARY: &[(&str, &str)] = &[
         "the rest: kernels that were loaded, tables of the driver, other processes since then",
     ),
     ("modules", "the part of unaccounted that came while kernels were loaded"),
+    ("streams", "the part of unaccounted that came while streams were made"),
     ("live", "in the program's hands, as requested"),
     ("reserved", "what the pool has from the driver: live + cached + waiting + internal"),
     ("cached", "free in the pool, ready for the next request; other programs see it as used"),

@@ -1,35 +1,43 @@
-//! The end of contexts. Their memory goes with them, and the driver may give the same handle to the next one.
+//! The end of contexts, and their reach into each other. A context's memory goes with it, and the driver may give the same handle
+//! to the next one.
 #![allow(non_snake_case, reason = "the driver's own names")]
 
+use std::sync::MutexGuard;
+
 use super::super::contexts::Context;
-use super::super::process::{Process, lock};
+use super::super::process::{Phase, Process, lock, phase};
 use crate::cuda::{ContextHandle, CuResult, real};
 
-impl Process {
-    /// Runs a call that ends contexts, while nobody works on them from outside of a call of the program.
-    fn ending(
-        &'static self,
-        contexts: &[&'static Context],
-        call: impl FnOnce() -> CuResult,
-    ) -> CuResult {
-        let held: Vec<_> = contexts.iter().map(|context| lock(&context.maintenance)).collect();
-        let code = call();
-        drop(held);
-        code
+/// Contexts that a call is about to end, or may.
+struct Endangered {
+    contexts: Vec<&'static Context>,
+    _alone: Vec<MutexGuard<'static, ()>>,
+}
+
+impl Endangered {
+    /// Keeps everybody away from these contexts until they are known to be dead or alive: the helper thread by their lock, other
+    /// threads' calls by what holds them back during a capture. At exit a thread may be stuck in the driver for good: nobody
+    /// waits for it.
+    fn new(contexts: Vec<&'static Context>) -> Self {
+        let wait = phase() == Phase::Awake;
+        let take = |context: &&'static Context| match wait {
+            true => Some(lock(&context.maintenance)),
+            false => context.maintenance.try_lock().ok(),
+        };
+        let alone = contexts.iter().filter_map(take).collect();
+        for context in &contexts {
+            context.pool.driver().set_usable(false);
+            context.pool.capture(true);
+        }
+        Endangered { contexts, _alone: alone }
     }
 
-    fn ending_primary(
-        &'static self,
-        device: i32,
-        is_reset: bool,
-        call: impl FnOnce() -> CuResult,
-    ) -> CuResult {
-        let contexts = self.endangered(|context| i64::from(context.device) == i64::from(device));
-        let code = self.ending(&contexts, call);
-        if code.is_ok() {
-            self.check_contexts(&contexts, is_reset);
+    /// The call is over: what lives on may be used again.
+    fn over(self) {
+        for context in self.contexts.into_iter().filter(|context| context.is_alive()) {
+            context.pool.driver().set_usable(true);
+            context.pool.capture(false);
         }
-        code
     }
 }
 
@@ -37,12 +45,29 @@ pub(in super::super) unsafe fn cuCtxDestroy_v2(
     process: &'static Process,
     context: ContextHandle,
 ) -> CuResult {
-    let contexts = process.endangered(|other| other.handle == context);
+    let endangered = Endangered::new(process.living_contexts(|other| other.handle == context));
     // SAFETY: the program's own argument.
-    let code = process.ending(&contexts, || unsafe { real::cuCtxDestroy_v2(context) });
+    let code = unsafe { real::cuCtxDestroy_v2(context) };
     if code.is_ok() {
-        contexts.into_iter().for_each(|context| process.context_died(context));
+        endangered.contexts.iter().for_each(|context| process.context_died(context));
     }
+    endangered.over();
+    code
+}
+
+fn end_primary(
+    process: &'static Process,
+    device: i32,
+    is_reset: bool,
+    call: impl FnOnce() -> CuResult,
+) -> CuResult {
+    let here = |context: &Context| i64::from(context.device) == i64::from(device);
+    let endangered = Endangered::new(process.living_contexts(here));
+    let code = call();
+    if code.is_ok() {
+        process.check_contexts(&endangered.contexts, is_reset);
+    }
+    endangered.over();
     code
 }
 
@@ -50,7 +75,7 @@ macro_rules! primary {
     ($($name:ident: $is_reset:literal;)*) => {$(
         pub(in super::super) unsafe fn $name(process: &'static Process, device: i32) -> CuResult {
             // SAFETY: the program's own argument.
-            process.ending_primary(device, $is_reset, || unsafe { real::$name(device) })
+            end_primary(process, device, $is_reset, || unsafe { real::$name(device) })
         }
     )*};
 }
@@ -60,4 +85,21 @@ primary! {
     cuDevicePrimaryCtxRelease_v2: false;
     cuDevicePrimaryCtxReset: true;
     cuDevicePrimaryCtxReset_v2: true;
+}
+
+/// From here on, work of the current context may use memory of the other one, and no event of the other one covers it: so its
+/// freed memory goes straight back to the driver.
+pub(in super::super) unsafe fn cuCtxEnablePeerAccess(
+    process: &'static Process,
+    peer: ContextHandle,
+    flags: u32,
+) -> CuResult {
+    process.contexts.each_living(|context| {
+        if context.handle == peer {
+            context.pool.stop_recycling();
+        }
+    });
+    process.peers_may_reach(peer);
+    // SAFETY: the program's own arguments.
+    unsafe { real::cuCtxEnablePeerAccess(peer, flags) }
 }

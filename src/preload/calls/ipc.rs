@@ -65,11 +65,14 @@ pub(in super::super) unsafe fn cuIpcGetMemHandle(
     handle: *mut IpcHandle,
     pointer: DevicePtr,
 ) -> CuResult {
-    let contexts = process.contexts.living();
-    let located = contexts.iter().find_map(|context| context.pool.export(pointer));
     // SAFETY: the program's own arguments.
     let code = unsafe { real::cuIpcGetMemHandle(handle, pointer) };
-    let Some(located) = located.filter(|_| code.is_ok() && !handle.is_null()) else { return code };
+    if !code.is_ok() || handle.is_null() {
+        return code;
+    }
+    let contexts = process.contexts.all_living();
+    let located = contexts.iter().find_map(|context| context.pool.export(pointer));
+    let Some(located) = located else { return code };
     if !process.opened.exported.swap(true, Relaxed) {
         contexts.iter().for_each(|context| context.pool.stop_slabs());
     }

@@ -1,6 +1,8 @@
 //! `cuMemAlloc`, `cuMemFree` and their kin: what the pool serves, and what is only tracked.
 #![allow(non_snake_case, reason = "the driver's own names")]
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::super::contexts::Context;
 use super::super::process::{Phase, Process, lock, phase};
 use super::super::stack;
@@ -42,6 +44,11 @@ fn allocate(
     context: &'static Context,
     bytes: u64,
 ) -> Result<DevicePtr, CuResult> {
+    // What can never be had is no reason to give everything back.
+    if process.budget(context.device).limit().is_some_and(|limit| bytes > limit) {
+        process.refuse(Some(context), bytes);
+        return Err(CuResult::OUT_OF_MEMORY);
+    }
     let block = process.block(Kind::Pooled, context.device, bytes, context.index);
     let mut answer = context.pool.allocate(bytes, u64::from(block.site) + 1);
     let refused = answer == Err(Failure::OutOfMemory) && !context.pool.is_capturing();
@@ -63,11 +70,12 @@ fn allocate(
 }
 
 impl Process {
-    /// Asks the driver what is used when the pool has grown since the last time; never on a hit.
+    /// Asks the driver what is used when the device's pools have grown since the last time; never on a hit.
     fn sample_after_growth(&self, context: &Context) {
         let pool = &self.books.device(context.device).pool;
-        let grown = pool.driver_allocations.load(std::sync::atomic::Ordering::Relaxed);
-        if self.grown.swap(grown, std::sync::atomic::Ordering::Relaxed) != grown {
+        let (grown, seen) = (pool.driver_allocations.load(Relaxed), &self.sampler(context.device).grown);
+        if seen.load(Relaxed) != grown {
+            seen.store(grown, Relaxed);
             self.sample(context.device);
         }
     }
@@ -96,7 +104,7 @@ pub(super) unsafe fn track(
         unsafe { *pointer = 0 };
         return CuResult::OUT_OF_MEMORY;
     }
-    let code = process.with_retry(context, call);
+    let code = process.with_retry(device, call);
     if !code.is_ok() {
         process.budget(device).put_back(bytes);
         if code == CuResult::OUT_OF_MEMORY {
@@ -124,26 +132,29 @@ pub(in super::super) unsafe fn cuMemAllocPitch_v2(
 ) -> CuResult {
     // SAFETY: the program's own arguments.
     let direct = || unsafe { real::cuMemAllocPitch_v2(pointer, pitch, width, height, element) };
-    // Only the driver knows the pitch: the budget is asked for the least that it can take, and corrected after.
+    // Only the driver knows the pitch: the budget is asked for the least that it can take, and for the rest after.
     let least = (width as u64).saturating_mul(height as u64);
     // SAFETY: as required by `track`.
     let code = unsafe { track(process, Kind::Direct, pointer, least, direct) };
-    if code.is_ok() && !pitch.is_null() && !pointer.is_null() {
-        // SAFETY: the driver has just written both.
-        let (address, pitch) = unsafe { (*pointer, *pitch as u64) };
-        process.resize(address, pitch.saturating_mul(height as u64));
+    if !code.is_ok() || pitch.is_null() || pointer.is_null() {
+        return code;
     }
+    // SAFETY: the driver has just written both.
+    let (address, whole) = unsafe { (*pointer, (*pitch as u64).saturating_mul(height as u64)) };
+    let Some(block) = process.live.remove(address) else { return code };
+    process.forget(&block);
+    let context = process.context();
+    if !process.take_budget(block.device, whole) {
+        // SAFETY: nobody but us has seen the address yet.
+        unsafe {
+            real::cuMemFree_v2(address);
+            *pointer = 0;
+        }
+        process.refuse(context, whole);
+        return CuResult::OUT_OF_MEMORY;
+    }
+    process.learn(address, Block { bytes: whole, ..block });
     code
-}
-
-impl Process {
-    /// Corrects the size of a tracked block.
-    fn resize(&self, address: u64, bytes: u64) {
-        let Some(block) = self.live.remove(address) else { return };
-        self.forget(&block);
-        self.budget(block.device).take(bytes);
-        self.learn(address, Block { bytes, ..block });
-    }
 }
 
 pub(in super::super) unsafe fn cuMemAllocManaged(
@@ -197,11 +208,10 @@ fn free_pooled(process: &'static Process, address: DevicePtr, block: Block) -> C
 
 /// The answer to a free of an address that is not live: none if no pool knows it, since then it is the driver's business.
 fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult> {
-    let contexts = process.contexts.living();
-    let refused = contexts.iter().filter_map(|context| context.pool.check_free(address));
-    let wrong = refused.into_iter().find(|wrong| *wrong != WrongFree::Unknown)?;
+    let contexts = process.contexts.all_living();
+    let wrong = contexts.iter().find_map(|context| context.pool.check_free(address))?;
     let (kind, allocated_by, freed_by, text) = match wrong {
-        WrongFree::Unknown => return None,
+        WrongFree::Unknown => (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once")),
         WrongFree::Twice { allocated_by, freed_by } => {
             (EventKind::DoubleFree, allocated_by, freed_by, format!("{address:#x} was freed twice"))
         }
@@ -212,7 +222,7 @@ fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult>
     };
     let mut event = Happening::new(kind, process.age_ns(), text);
     event.address = Some(address);
-    event.stack = stack::walk(process);
+    event.stack = stack::walk();
     if let Some(site) = allocated_by.checked_sub(1) {
         event.allocated_at = process.sites().slot(site as u32).frames();
     }
@@ -253,8 +263,12 @@ impl Process {
     /// Free and total memory as the program should see them: what the pools would give back counts as free, and a limit is the
     /// size of the card.
     fn seen_by_program(&self, context: &Context, free: u64, total: u64) -> (u64, u64) {
-        let here = self.contexts.living().into_iter().filter(|c| c.device == context.device);
-        let cached: u64 = here.map(|context| context.pool.reclaimable_bytes()).sum();
+        let mut cached = 0;
+        self.contexts.each_living(|other| {
+            if other.device == context.device {
+                cached += other.pool.reclaimable_bytes();
+            }
+        });
         let free = free.saturating_add(cached).min(total);
         let Some(limit) = self.budget(context.device).limit() else { return (free, total) };
         let held = self.budget(context.device).taken().saturating_sub(cached);

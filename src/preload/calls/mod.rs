@@ -6,8 +6,9 @@
 //! 2. A failing allocation writes 0 to its output, as the driver does.
 //! 3. Only two codes are made here: out of memory when it is true, and invalid value for a pointer that is known to be free.
 
-mod capture;
+pub(super) mod capture;
 mod context;
+mod growth;
 mod host;
 pub(super) mod ipc;
 mod memory;
@@ -17,8 +18,12 @@ mod stream_ordered;
 mod track;
 pub(super) mod vmm;
 
-pub(super) use capture::*;
+pub(super) use capture::{
+    cuStreamBeginCapture, cuStreamBeginCapture_ptsz, cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz,
+    cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture, cuStreamEndCapture_ptsz,
+};
 pub(super) use context::*;
+pub(super) use growth::*;
 pub(super) use host::*;
 pub(super) use ipc::{
     cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,

@@ -1,7 +1,7 @@
 //! The last steps before an allocation is refused, and the account that is written when it is.
 
 use super::super::contexts::Context;
-use super::super::process::{Phase, Process, phase};
+use super::super::process::{Phase, Process, lock, phase};
 use super::super::{dump, stack};
 use crate::cuda::{CuResult, real};
 use crate::ledger::{EventKind, EventState, Happening};
@@ -23,24 +23,27 @@ impl Process {
         if phase() != Phase::Awake {
             return false;
         }
-        let here = self.contexts.living().into_iter().filter(|context| context.device == device);
-        let released: Vec<bool> = here.map(|context| context.pool.release_all()).collect();
-        released.contains(&true)
+        let mut released = false;
+        self.contexts.each_living(|context| {
+            if context.device != device {
+                return;
+            }
+            let _maintenance = lock(&context.maintenance);
+            released |= context.is_alive() && context.pool.release_all();
+        });
+        released
     }
 
     /// Calls the driver for memory that the pool does not serve. If it has none, the pools give back what they can and it is
     /// asked again.
     pub(in super::super) fn with_retry(
         &self,
-        context: Option<&Context>,
+        device: u32,
         mut call: impl FnMut() -> CuResult,
     ) -> CuResult {
         let code = call();
-        let Some(context) = context.filter(|_| code == CuResult::OUT_OF_MEMORY) else {
-            return code;
-        };
-        let released = !context.pool.is_capturing() && self.release_device(context.device);
-        if released { call() } else { code }
+        let retry = code == CuResult::OUT_OF_MEMORY && self.captures.count() == 0;
+        if retry && self.release_device(device) { call() } else { code }
     }
 
     /// An allocation is refused: writes the account, and the report.
@@ -70,7 +73,7 @@ impl Process {
         event.requested_bytes = Some(bytes);
         event.state = Some(state);
         event.holders = self.holders(device);
-        event.stack = stack::walk(self);
+        event.stack = stack::walk();
         self.events.happened(event);
         tracing::warn!(bytes, device, "out of memory");
         if total > 0 {

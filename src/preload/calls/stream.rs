@@ -30,8 +30,6 @@ macro_rules! pass {
 }
 
 pass! {
-    cuStreamCreate(stream: *mut StreamHandle, flags: u32);
-    cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: u32, priority: i32);
     cuEventCreate(event: *mut usize, flags: u32);
     cuEventDestroy_v2(event: usize);
 }
@@ -40,7 +38,7 @@ pub(in super::super) unsafe fn cuStreamDestroy_v2(
     process: &'static Process,
     stream: StreamHandle,
 ) -> CuResult {
-    process.capture_is_over(stream);
+    process.stream_is_gone(stream);
     // SAFETY: the program's own argument.
     unsafe { real::cuStreamDestroy_v2(stream) }
 }
@@ -56,6 +54,7 @@ macro_rules! synchronise {
 
 synchronise! {
     cuCtxSynchronize();
+    cuCtxSynchronize_v2(context: usize);
     cuStreamSynchronize(stream: StreamHandle);
     cuStreamSynchronize_ptsz(stream: StreamHandle);
     cuEventSynchronize(event: usize);

@@ -3,6 +3,7 @@
 #![allow(non_snake_case, reason = "the driver's own names")]
 
 use super::super::process::Process;
+use super::capture::per_thread;
 use super::memory::{free, track};
 use crate::cuda::{CuResult, DevicePtr, StreamHandle, real};
 use crate::ledger::Kind;
@@ -48,7 +49,7 @@ pub(in super::super) unsafe fn cuMemAllocAsync_ptsz(
 ) -> CuResult {
     // SAFETY: the program's own arguments.
     unsafe {
-        allocate(process, pointer, bytes, stream, || {
+        allocate(process, pointer, bytes, per_thread(stream), || {
             real::cuMemAllocAsync_ptsz(pointer, bytes, stream)
         })
     }
@@ -77,7 +78,7 @@ pub(in super::super) unsafe fn cuMemAllocFromPoolAsync_ptsz(
     // SAFETY: the program's own arguments.
     let call = || unsafe { real::cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream) };
     // SAFETY: as above.
-    unsafe { allocate(process, pointer, bytes, stream, call) }
+    unsafe { allocate(process, pointer, bytes, per_thread(stream), call) }
 }
 
 /// The driver takes a `cuMemAlloc` pointer here too; for one of ours it is a free like any other, since the context event
@@ -100,5 +101,5 @@ pub(in super::super) unsafe fn cuMemFreeAsync_ptsz(
 ) -> CuResult {
     // SAFETY: the program's own arguments.
     let forward = || unsafe { real::cuMemFreeAsync_ptsz(pointer, stream) };
-    if process.is_capturing(stream) { forward() } else { free(process, pointer, forward) }
+    if process.is_capturing(per_thread(stream)) { forward() } else { free(process, pointer, forward) }
 }

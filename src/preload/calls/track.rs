@@ -39,7 +39,7 @@ impl Process {
         }
         let subject = kind as u64 | u64::from(device) << 8;
         let intern = |stack: &[u64]| u64::from(self.sites().intern(stack, kind, device));
-        stack::token(self, subject, intern) as SiteId
+        stack::token(subject, intern) as SiteId
     }
 
     /// A tag under which the stack of the present free is kept; 0 without one.
@@ -47,7 +47,7 @@ impl Process {
         if self.settings.stacks != Stacks::Full {
             return 0;
         }
-        stack::token(self, FREE, |stack| {
+        stack::token(FREE, |stack| {
             let mut hasher = DefaultHasher::new();
             stack.hash(&mut hasher);
             let tag = hasher.finish().max(1);
@@ -62,7 +62,10 @@ impl Process {
     /// A block is in the program's hands.
     pub(in super::super) fn learn(&self, address: u64, block: Block) {
         self.count(&block);
-        self.live.insert(address, block);
+        // A block that was there before ended in a way that nobody saw, as with a context that the driver took down.
+        if let Some(lost) = self.live.insert(address, block) {
+            self.forget(&lost);
+        }
     }
 
     /// The counters of [`learn`](Self::learn), for a block that is kept elsewhere.
@@ -73,10 +76,14 @@ impl Process {
 
     /// A block left them; it is out of the live ones already.
     pub(in super::super) fn forget(&self, block: &Block) {
+        self.uncount(block);
+        self.note_late_free(*block);
+    }
+
+    fn uncount(&self, block: &Block) {
         self.books.sub(block.kind, block.device, block.bytes);
         self.sites().sub(block.site, block.bytes);
-        self.note_late_free(*block);
-        if matches!(block.kind, Kind::Direct | Kind::Async | Kind::Managed | Kind::Vmm) {
+        if is_budgeted(block.kind) {
             self.budget(block.device).put_back(block.bytes);
         }
     }
@@ -94,21 +101,20 @@ impl Process {
         block: Option<Block>,
         free: impl FnOnce() -> CuResult,
     ) -> CuResult {
-        if let Some(block) = &block {
-            self.forget(block);
-        }
+        let Some(block) = block else { return free() };
+        self.uncount(&block);
         let code = free();
-        if let (Some(block), false) = (block, code.is_ok()) {
-            self.budget_retake(&block);
-            self.learn(address, block);
+        if code.is_ok() {
+            self.note_late_free(block);
+        } else {
+            if is_budgeted(block.kind) {
+                self.budget(block.device).force(block.bytes);
+            }
+            self.books.add(block.kind, block.device, block.bytes);
+            self.sites().restore(block.site, block.bytes);
+            self.live.insert(address, block);
         }
         code
-    }
-
-    fn budget_retake(&self, block: &Block) {
-        if matches!(block.kind, Kind::Direct | Kind::Async | Kind::Managed | Kind::Vmm) {
-            self.budget(block.device).take(block.bytes);
-        }
     }
 
     /// Asks the driver what is used on the current device, at most every 20 ms, for the report's equation.
@@ -116,7 +122,7 @@ impl Process {
         let (mut free, mut total) = (0, 0);
         // SAFETY: both are valid for the write. Safe during captures (measured).
         let mut ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
-        if self.sampled.passed(20) && ask().is_ok() {
+        if self.sampler(device).asked.passed(20) && ask().is_ok() {
             self.take_sample(device, free as u64, total as u64);
         }
     }
@@ -128,4 +134,9 @@ impl Process {
         book.tracked_at_sample.store(book.tracked_bytes(), Relaxed);
         book.sampled_unix_ns.store(clock::unix_ns(), Relaxed);
     }
+}
+
+/// Whether memory of this kind is taken from the budget block by block; the pool takes whole segments.
+fn is_budgeted(kind: Kind) -> bool {
+    matches!(kind, Kind::Direct | Kind::Async | Kind::Managed | Kind::Vmm)
 }

@@ -9,7 +9,7 @@ use super::super::process::{Process, lock};
 use crate::cuda::{AllocationProp, CuResult, DevicePtr, real};
 use crate::ledger::{Block, Kind};
 
-/// Physical memory by handle, and mappings by address.
+/// Physical memory and its mappings.
 #[derive(Debug, Default)]
 pub(in super::super) struct Handles {
     inner: Mutex<Inner>,
@@ -17,61 +17,82 @@ pub(in super::super) struct Handles {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Block, references of the handle, mappings.
-    handles: HashMap<u64, (Block, u32, u32)>,
-    /// Size and handle.
+    /// The memory that a handle stands for. The driver may give a handle's value again while a mapping still holds the memory that
+    /// it stood for, so memory has a number of its own.
+    handles: HashMap<u64, u64>,
+    memory: HashMap<u64, Memory>,
+    /// Size and memory.
     mappings: BTreeMap<DevicePtr, (u64, u64)>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Memory {
+    block: Block,
+    has_handle: bool,
+    mappings: u32,
 }
 
 impl Inner {
     /// Takes the block out if nothing holds its memory any more.
-    fn take_unheld(&mut self, handle: u64) -> Option<Block> {
-        let &(block, references, mappings) = self.handles.get(&handle)?;
-        (references == 0 && mappings == 0).then(|| self.handles.remove(&handle).map(|_| block))?
+    fn take_unheld(&mut self, number: u64) -> Option<Block> {
+        let memory = self.memory.get(&number)?;
+        let is_held = memory.has_handle || memory.mappings > 0;
+        if is_held { None } else { self.memory.remove(&number).map(|memory| memory.block) }
     }
 }
 
 impl Handles {
     fn created(&self, handle: u64, block: Block) -> Option<Block> {
-        lock(&self.inner).handles.insert(handle, (block, 1, 0)).map(|(block, ..)| block)
+        let mut inner = lock(&self.inner);
+        let number = inner.next;
+        inner.next += 1;
+        inner.memory.insert(number, Memory { block, has_handle: true, mappings: 0 });
+        // A handle that we still know was released in a way that nobody saw.
+        let stale = inner.handles.insert(handle, number)?;
+        if let Some(memory) = inner.memory.get_mut(&stale) {
+            memory.has_handle = false;
+        }
+        inner.take_unheld(stale)
     }
 
     fn released(&self, handle: u64) -> Option<Block> {
         let mut inner = lock(&self.inner);
-        if let Some((_, references, _)) = inner.handles.get_mut(&handle) {
-            *references = references.saturating_sub(1);
+        let number = inner.handles.remove(&handle)?;
+        if let Some(memory) = inner.memory.get_mut(&number) {
+            memory.has_handle = false;
         }
-        inner.take_unheld(handle)
+        inner.take_unheld(number)
     }
 
     fn mapped(&self, pointer: DevicePtr, bytes: u64, handle: u64) {
         let mut inner = lock(&self.inner);
-        if let Some((_, _, mappings)) = inner.handles.get_mut(&handle) {
-            *mappings += 1;
-            inner.mappings.insert(pointer, (bytes, handle));
+        let Some(&number) = inner.handles.get(&handle) else { return };
+        if let Some(memory) = inner.memory.get_mut(&number) {
+            memory.mappings += 1;
+            inner.mappings.insert(pointer, (bytes, number));
         }
     }
 
     fn unmapped(&self, pointer: DevicePtr, bytes: u64) -> Vec<Block> {
         let mut inner = lock(&self.inner);
         let range = pointer..pointer.saturating_add(bytes);
-        let gone: Vec<_> =
-            inner.mappings.range(range).map(|(&at, &(_, handle))| (at, handle)).collect();
+        let gone: Vec<_> = inner.mappings.range(range).map(|(&at, &(_, number))| (at, number)).collect();
         let mut blocks = Vec::new();
-        for (at, handle) in gone {
+        for (at, number) in gone {
             inner.mappings.remove(&at);
-            if let Some((_, _, mappings)) = inner.handles.get_mut(&handle) {
-                *mappings = mappings.saturating_sub(1);
+            if let Some(memory) = inner.memory.get_mut(&number) {
+                memory.mappings = memory.mappings.saturating_sub(1);
             }
-            blocks.extend(inner.take_unheld(handle));
+            blocks.extend(inner.take_unheld(number));
         }
         blocks
     }
 
-    /// Every block whose memory is held, with its handle.
+    /// Every block whose memory is held, with a number.
     pub(in super::super) fn all(&self) -> Vec<(u64, Block)> {
         let inner = lock(&self.inner);
-        inner.handles.iter().map(|(&handle, &(block, ..))| (handle, block)).collect()
+        inner.memory.iter().map(|(&number, memory)| (number, memory.block)).collect()
     }
 }
 
@@ -97,7 +118,10 @@ pub(in super::super) unsafe fn cuMemCreate(
         process.refuse(context, size);
         return CuResult::OUT_OF_MEMORY;
     }
-    let code = process.with_retry(context, call);
+    let code = match device {
+        Some(device) => process.with_retry(device, call),
+        None => call(),
+    };
     if !code.is_ok() {
         if let Some(device) = device {
             process.budget(device).put_back(size);

@@ -1,6 +1,7 @@
 // Question: does a second process that opens an IPC handle see exactly the bytes of the exported block, for small, odd
 // and large sizes, whether or not it runs under the library; and what does a handle give whose block was freed and whose
-// size was allocated anew: an error, or the new owner's bytes (never allowed)?
+// size was allocated anew: an error, or the new owner's bytes (as the bare driver does in some cases, and a pool never beyond
+// those)?
 // Use: ipc_pair [same | none | PATH]: the peer's preload.
 #include "common.cuh"
 #include "pair.cuh"

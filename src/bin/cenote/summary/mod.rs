@@ -90,6 +90,7 @@ fn process(report: &Report) -> String {
     let how = match report.reason {
         Reason::Exit => "at exit",
         Reason::ImmediateExit => "at _exit",
+        Reason::Abort => "at abort",
         Reason::OutOfMemory => "when an allocation was refused",
         Reason::Request => "on request",
         Reason::Interval => "at an interval",

@@ -2,13 +2,20 @@
 
 use crate::abi::Out;
 use crate::capture::Hazard;
-use crate::code::Code;
+use crate::code::{Code, Outcome};
 use crate::gate::exports;
-use crate::state;
+use crate::state::{self, Machine};
 use crate::thread;
 
 /// What `cuCtxGetApiVersion` says of contexts made by `cuCtxCreate_v2`.
 const API_VERSION: u32 = 3020;
+
+/// Waits for all work of a context.
+pub(super) fn synchronise(mut machine: Machine, context: u64) -> Outcome {
+    machine.respect_captures(Hazard::ContextWide { context }, "cuCtxSynchronize")?;
+    let idle = machine.timeline.context_idle_at(context, machine.now());
+    machine.wait_until(idle).map(drop)
+}
 
 exports! {
     [Init] cuCtxCreate_v2 as "cuCtxCreate" 3020 (context: Out<u64>, flags: u32, device: i32) {
@@ -80,11 +87,9 @@ exports! {
     }
 
     [Init] cuCtxSynchronize as "cuCtxSynchronize" 2000 () {
-        let mut machine = state::lock()?;
+        let machine = state::lock()?;
         let context = machine.contexts.current()?;
-        machine.respect_captures(Hazard::ContextWide { context }, "cuCtxSynchronize")?;
-        let idle = machine.timeline.context_idle_at(context, machine.now());
-        machine.wait_until(idle).map(drop)
+        synchronise(machine, context)
     }
 
     [Init] cuCtxEnablePeerAccess as "cuCtxEnablePeerAccess" 4000 (peer: u64, flags: u32) {

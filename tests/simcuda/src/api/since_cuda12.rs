@@ -18,6 +18,13 @@ exports! {
         lookup::answer(symbol, address, version, flags, status)
     }
 
+    /// A null context means the current one.
+    [Init] cuCtxSynchronize_v2 as "cuCtxSynchronize" 13000 (context: u64) {
+        let machine = state::lock()?;
+        let context = if context == 0 { machine.contexts.current()? } else { context };
+        super::context::synchronise(machine, context)
+    }
+
     /// A null context means the current one. Asking about a dead one is a probe and no violation.
     [Init] cuCtxGetId as "cuCtxGetId" 12000 (context: u64, id: Out<u64>) {
         let machine = state::lock()?;
