@@ -1,8 +1,9 @@
 //! The pool against a naive model of a program and a strict card: the promises of its contract, after every operation.
 //!
-//! `CENOTE_POOL_OPERATIONS` sets the length of the long run.
+//! `CENOTE_POOL_OPERATIONS` sets the length of the long run, and with it that of the others.
 
 mod pool_model {
+    pub(crate) mod calls;
     pub(crate) mod checks;
     pub(crate) mod driver;
     pub(crate) mod faults;
@@ -32,12 +33,19 @@ fn run(config: usize, capacity: u64, operations: &[Operation]) -> Vec<u64> {
     machine.trace.take()
 }
 
-fn cases(cases: u32) -> Config {
+/// Operations of the long run; the other tests grow with it.
+fn operations() -> u32 {
+    let set = std::env::var("CENOTE_POOL_OPERATIONS").ok().and_then(|n| n.parse().ok());
+    set.unwrap_or(200_000)
+}
+
+fn cases() -> Config {
+    let cases = operations() / 1000;
     Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() }
 }
 
 proptest! {
-    #![proptest_config(cases(150))]
+    #![proptest_config(cases())]
 
     #[test]
     fn a_lawful_program_on_a_sound_driver(
@@ -71,12 +79,11 @@ proptest! {
 
 #[test]
 fn a_long_run() {
-    let length = std::env::var("CENOTE_POOL_OPERATIONS").ok().and_then(|n| n.parse().ok());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let strategy = operation::with_deaths();
     let mut machine = Machine::new(0, 256 * MIB);
-    for _ in 0..length.unwrap_or(200_000) {
+    for _ in 0..operations() {
         let operation = strategy.new_tree(&mut runner).expect("an operation").current();
         machine.trace.borrow_mut().clear();
         machine = machine.step(&operation);
@@ -130,7 +137,7 @@ fn work_that_began_during_a_synchronise_is_not_done_after_it() {
 }
 
 #[test]
-#[ignore = "a flush takes segments out of the books before the driver has them: other threads are refused meanwhile"]
+#[ignore = "what a flush has taken out of the books is nowhere until the driver has it"]
 fn a_thread_is_not_refused_what_another_is_giving_back() {
     use Operation::*;
     let mut operations = vec![Allocate(2 * MIB), Allocate(2 * MIB), Free(0), Free(0)];
@@ -138,23 +145,4 @@ fn a_thread_is_not_refused_what_another_is_giving_back() {
     operations.push(Allocate(4 * MIB));
     let answers = run(0, 4 * MIB, &operations);
     assert_ne!(answers[2], 2, "out of memory, and nothing is live");
-}
-
-#[test]
-fn zz_measure() {
-    use Operation::*;
-    for (what, sizes) in [
-        ("500 kB", vec![500_000; 1000]),
-        ("4 MiB", vec![4 * MIB; 1000]),
-        ("changing", (1..100).map(|n| n * 2 * MIB).collect()),
-    ] {
-        let machine = Machine::new(0, 64 << 30);
-        let mut machine = machine;
-        for bytes in sizes {
-            for operation in [Allocate(bytes), Launch { stream: 0, block: 0, micros: 10_000 }, Free(0)] {
-                machine = machine.step(&operation);
-            }
-        }
-        println!("{what}: waiting peak {} live peak {} reserved peak {}", machine.book.waiting.peak(), machine.book.live.peak(), machine.book.reserved.peak());
-    }
 }

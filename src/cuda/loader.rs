@@ -49,11 +49,6 @@ pub fn lookup(handle: usize, name: &CStr) -> Option<usize> {
 pub struct MappedDriver(NonZeroUsize);
 
 impl MappedDriver {
-    /// Whether it has a name.
-    pub fn has(self, name: &CStr) -> bool {
-        lookup(self.0.get(), name).is_some()
-    }
-
     /// Address of a name in it.
     pub fn symbol(self, name: &str) -> Option<usize> {
         let name = CString::new(name).ok()?;
@@ -80,6 +75,23 @@ fn object_at(address: usize) -> Option<libc::Dl_info> {
     // SAFETY: dladdr takes any address and fills the struct.
     let found = unsafe { libc::dladdr(address as *const c_void, &mut info) } != 0;
     (found && !info.dli_fname.is_null()).then_some(info)
+}
+
+/// Whether the library that an address lies in finds a name of the driver in its own scope: itself and what it was linked with.
+pub fn scope_of_has_driver_name(address: usize, name: &CStr) -> bool {
+    let Some(info) = object_at(address) else { return false };
+    if is_main_program(info.dli_fbase as usize) {
+        return false;
+    }
+    // SAFETY: the loader's own name of a library that is mapped; with RTLD_NOLOAD no code of it runs.
+    let handle = unsafe { libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return false;
+    }
+    let found = lookup(handle as usize, name).is_some_and(in_driver);
+    // SAFETY: gives back what was just taken.
+    unsafe { libc::dlclose(handle) };
+    found
 }
 
 /// Load base and path of the library that an address lies in.

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Acquire;
@@ -82,10 +82,18 @@ pub fn create(folder: &Path, pid: u32, started_unix_ns: u64) -> Result<PageFile,
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(&path).map_err(io_error(&path))?;
-    reserve(&file).map_err(io_error(&path))?;
-    lock(&file, libc::F_SETLK).map_err(io_error(&path))?;
-    let page = map(Some(&file)).map_err(io_error(&path))?;
-    Ok(PageFile { path: Some(path), page, file: Some(file) })
+    let filled = above_standard_streams(file).and_then(|file| {
+        reserve(&file)?;
+        lock(&file, libc::F_SETLK)?;
+        Ok((map(Some(&file))?, file))
+    });
+    match filled {
+        Ok((page, file)) => Ok(PageFile { path: Some(path), page, file: Some(file) }),
+        Err(error) => {
+            let _ = fs::remove_file(&path);
+            Err(io_error(&path)(error))
+        }
+    }
 }
 
 impl PageFile {
@@ -96,10 +104,12 @@ impl PageFile {
         }
     }
 
-    /// Whether the process that made the page still runs the same program. Ask this of a page of another process.
+    /// Whether the process that made the page still runs the same program. Ask this of a page of another process. Its lock says
+    /// so, also from another container; a program that closed all of its descriptors still has the page mapped.
     pub fn owner_is_alive(&self) -> bool {
-        let Some(file) = &self.file else { return false };
-        lock(file, libc::F_GETLK).is_ok_and(|kind| kind != libc::F_UNLCK)
+        let (Some(file), Some(path)) = (&self.file, &self.path) else { return false };
+        let is_locked = lock(file, libc::F_GETLK).is_ok_and(|kind| kind != libc::F_UNLCK);
+        is_locked || is_mapped(path, self.page.pid.load(Acquire))
     }
 
     /// A page without a file, for a process that could make none: its numbers do not survive it.
@@ -146,6 +156,26 @@ fn map(file: Option<&File>) -> io::Result<&'static PageLayout> {
     // so 'static holds; (3) `PageLayout` is made of atomics, for which every bit pattern is valid and shared writes by
     // other processes are no data race.
     Ok(unsafe { &*at.cast::<PageLayout>() })
+}
+
+/// The same file under a number above the standard streams: a program that was started without them writes to whatever has theirs.
+fn above_standard_streams(file: File) -> io::Result<File> {
+    if file.as_raw_fd() > libc::STDERR_FILENO {
+        return Ok(file);
+    }
+    // SAFETY: plain call on an open descriptor.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, libc::STDERR_FILENO + 1) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the descriptor is fresh and nobody else's.
+        descriptor => Ok(unsafe { File::from_raw_fd(descriptor) }),
+    }
+}
+
+/// Whether a process has a file mapped.
+fn is_mapped(path: &Path, pid: u32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    maps.lines().any(|line| line.ends_with(&*path.to_string_lossy()))
 }
 
 /// Gives the file its size with the disk space to go: writing to a mapped hole on a full disk would kill the job.

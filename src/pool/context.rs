@@ -104,7 +104,14 @@ impl<D: Driver> Pool<D> {
             max_non_split_rounding: config.max_non_split_rounding,
         };
         let state = Mutex::new(State::new(slack, book));
-        Pool { driver, config, book, slabs: AtomicBool::new(config.slabs), state, barrier: Mutex::new(()) }
+        Pool {
+            driver,
+            config,
+            book,
+            slabs: AtomicBool::new(config.slabs),
+            state,
+            barrier: Mutex::new(()),
+        }
     }
 
     /// The driver that the pool was made with.

@@ -10,8 +10,8 @@ use std::sync::atomic::{
 };
 use std::sync::{Mutex, MutexGuard};
 
-use super::driver::{ContextDriver, current_context};
 use super::clock::Every;
+use super::driver::{ContextDriver, current_context};
 use super::dump;
 use super::process::{Process, lock};
 use crate::cuda::table::{self, Function};

@@ -78,10 +78,10 @@ unsafe extern "C" fn route(handle: usize, name: *const c_char, caller: usize) ->
     if process::is_off() || loader::in_driver(caller) || loader::in_this_library(caller) {
         return PASS;
     }
-    decide(handle, name, index)
+    decide(handle, name, index, caller)
 }
 
-fn decide(handle: usize, name: &CStr, index: usize) -> Answer {
+fn decide(handle: usize, name: &CStr, index: usize, caller: usize) -> Answer {
     let Some(found) = loader::lookup(handle, name) else { return PASS };
     let ours = Answer { address: doors::hook(index), is_final: 1 };
     if loader::in_driver(found) {
@@ -91,11 +91,11 @@ fn decide(handle: usize, name: &CStr, index: usize) -> Answer {
     if !loader::in_this_library(found) {
         return PASS;
     }
-    // The default scope found our own export: answer only if the driver would have been found without it. A caller with a scope
-    // of its own may see a driver that we do not: then it is enough that there is one and that it has the name.
+    // The default scope found our own export: answer only if the driver would have been found without it, in the global scope or
+    // in that of the caller.
     match loader::lookup(libc::RTLD_NEXT as usize, name) {
         Some(next) if !loader::in_driver(next) => Answer { address: next, is_final: 1 },
-        None if !loader::mapped_driver().is_some_and(|driver| driver.has(name)) => ABSENT,
+        None if !loader::scope_of_has_driver_name(caller, name) => ABSENT,
         _ => {
             doors::BY_DLSYM.fetch_add(1, Relaxed);
             ours

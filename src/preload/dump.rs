@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::environment::{self, Variables};
 use super::process::{Phase, Process, lock, phase};
-use super::{clock, doors, stack};
+use super::{clock, doors, signals, stack};
 use crate::conf::KEYS;
 use crate::cuda::table::{self, Function};
 use crate::cuda::{loader, real};
+use crate::ledger::MAX_DEVICES;
 use crate::page::State;
 use crate::pool::{SegmentView, SlotState};
 use crate::report::{self, Coverage, Doors, Note, Reason, Segment, Snapshot, write as file};
@@ -65,9 +66,10 @@ fn write_as(process: &Process, reason: Reason, variables: &Variables, patience: 
     let Some(mut path) = try_for(&process.reports.path, patience) else { return };
     let report = report::build(&snapshot(process, reason, variables));
     let page = process.page.page;
-    let wanted = environment::output(variables, page);
+    let wanted = environment::output(variables, &process.folder, page);
     let run_started = environment::run_started_unix_ns(variables);
-    match file::write(&report, &wanted, run_started, path.as_deref()) {
+    let write = || file::write(&report, &wanted, run_started, path.as_deref());
+    match signals::blocked(signals::Block::FileSize, write) {
         Ok(written) => {
             page.report_path.set(written.as_os_str().as_bytes());
             if matches!(reason, Reason::Exit | Reason::ImmediateExit | Reason::Abort) {
@@ -100,7 +102,8 @@ fn try_for<T>(mutex: &Mutex<T>, patience: Duration) -> Option<MutexGuard<'_, T>>
 fn snapshot<'a>(process: &'a Process, reason: Reason, variables: &Variables) -> Snapshot<'a> {
     let events = process.events.events();
     stack::remember_modules(process.books);
-    let stacks = events.0.iter().flat_map(|event| [&event.stack, &event.allocated_at, &event.freed_at]);
+    let stacks =
+        events.0.iter().flat_map(|event| [&event.stack, &event.allocated_at, &event.freed_at]);
     stacks.flatten().for_each(|&frame| stack::remember_module(process.books, frame as usize));
     let mut live = process.live.all();
     live.extend(process.handles.all());
@@ -126,7 +129,8 @@ fn describe(process: &Process, variables: &Variables) -> report::Process {
     let command = page.command.get();
     let arguments = command.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
     // The coarse clock of the blocks may be a tick ahead.
-    let duration_ns = clock::unix_ns().saturating_sub(process.started_unix_ns).max(process.age_ns());
+    let duration_ns =
+        clock::unix_ns().saturating_sub(process.started_unix_ns).max(process.age_ns());
     report::Process {
         pid: process.pid,
         parent_pid: page.parent_pid.load(Relaxed),
@@ -199,9 +203,14 @@ fn notes(process: &Process) -> Vec<Note> {
 fn segments(process: &Process) -> Vec<(u32, Segment)> {
     let mut segments = Vec::new();
     process.contexts.each_living(|context| match context.pool.segments() {
-        Some(views) => segments.extend(views.iter().map(|view| (context.device, segment(view)))),
+        Some(views) => {
+            // Counted where its blocks are, should there be more devices than books.
+            let device = context.device.min(MAX_DEVICES as u32 - 1);
+            segments.extend(views.iter().map(|view| (device, segment(view))));
+        }
         None => process.events.note("segments_left_out", || {
-            "the map of segments is missing: a thread did not leave the pool of its context".to_owned()
+            "the map of segments is missing: a thread did not leave the pool of its context"
+                .to_owned()
         }),
     });
     segments

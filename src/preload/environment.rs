@@ -26,6 +26,8 @@ pub(super) struct Environment {
     pub(super) under_run: bool,
     configuration: OsString,
     pub(super) variables: Variables,
+    /// Where the program was at the first hooked call: a relative output belongs there.
+    pub(super) folder: PathBuf,
 }
 
 /// A copy of the environment: a thread of ours must not read the real one while the program changes it.
@@ -91,6 +93,7 @@ pub(super) fn read() -> Environment {
         under_run: run.is_some(),
         configuration,
         variables,
+        folder: std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned()),
     }
 }
 
@@ -107,7 +110,7 @@ impl Environment {
             page.executable.set(executable.as_os_str().as_bytes());
         }
         page.command.set(&std::fs::read("/proc/self/cmdline").unwrap_or_default());
-        page.output.set(output(&self.variables, page).as_os_str().as_bytes());
+        page.output.set(output(&self.variables, &self.folder, page).as_os_str().as_bytes());
     }
 }
 
@@ -120,7 +123,7 @@ fn host() -> Vec<u8> {
 
 /// Where the report goes: `CENOTE_OUTPUT` with its placeholders filled in, absolute. Asked again at exit, since a launcher may
 /// set the rank after the first CUDA call.
-pub(super) fn output(variables: &Variables, page: &PageLayout) -> PathBuf {
+pub(super) fn output(variables: &Variables, folder: &Path, page: &PageLayout) -> PathBuf {
     let template = variables.text("CENOTE_OUTPUT");
     let template = template.unwrap_or_else(|| "cenote-%e-%p.json".to_owned());
     let rank = report::rank(|name| variables.text(name));
@@ -131,7 +134,6 @@ pub(super) fn output(variables: &Variables, page: &PageLayout) -> PathBuf {
         started_unix_ns: page.started_unix_ns.load(Relaxed),
         rank: rank.as_ref(),
     };
-    let folder = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
     folder.join(values.expand(&template, |name| variables.text(name)))
 }
 

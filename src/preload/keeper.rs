@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use super::contexts::Context;
 use super::process::{self, Phase, Process};
-use super::{clock, driver, dump, stack};
+use super::{clock, driver, dump, signals, stack};
 use crate::cuda::Driver;
 use crate::report::Reason;
 
@@ -52,7 +52,8 @@ pub(super) struct Keeper {
 pub(super) fn start(process: &'static Process) {
     let builder = std::thread::Builder::new().name("cenote".to_owned()).stack_size(512 << 10);
     process.keeper.is_running.store(true, Relaxed);
-    if with_signals_blocked(|| builder.spawn(move || run(process))).is_err() {
+    let started = signals::blocked(signals::Block::All, || builder.spawn(move || run(process)));
+    if started.is_err() {
         process.keeper.is_running.store(false, Relaxed);
         process.events.note("no_helper_thread", || {
             "no helper thread could be started: idle memory goes back only when the program calls CUDA".to_owned()
@@ -95,24 +96,15 @@ impl Keeper {
         let time = libc::timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as libc::c_long };
         // SAFETY: waits on a word that lives as long as the process, while it is 0, for the given time.
         unsafe {
-            libc::syscall(libc::SYS_futex, self.asked.as_ptr(), libc::FUTEX_WAIT, 0, &raw const time);
+            libc::syscall(
+                libc::SYS_futex,
+                self.asked.as_ptr(),
+                libc::FUTEX_WAIT,
+                0,
+                &raw const time,
+            );
         }
     }
-}
-
-/// The job's signals are for the job's threads: a new thread inherits the mask.
-fn with_signals_blocked<T>(call: impl FnOnce() -> T) -> T {
-    // SAFETY: an all-zero set is valid to be filled.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are valid for the calls.
-    unsafe {
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-    }
-    let result = call();
-    // SAFETY: `before` was filled above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    result
 }
 
 fn run(process: &'static Process) {

@@ -11,8 +11,8 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::dump;
 use super::process::{self, Phase, Process};
-use super::{dump, environment};
 use crate::cuda::loader;
 use crate::report::Reason;
 
@@ -56,8 +56,9 @@ extern "C" fn forked() {
 extern "C" fn finish() {
     if let Some(process) = ending() {
         process::set_phase(Phase::Exiting);
-        let variables = environment::Variables::now();
-        let _ = catch_unwind(AssertUnwindSafe(|| dump::write_last(process, Reason::Exit, &variables)));
+        let variables = super::environment::Variables::now();
+        let _ =
+            catch_unwind(AssertUnwindSafe(|| dump::write_last(process, Reason::Exit, &variables)));
     }
 }
 

@@ -31,4 +31,5 @@ mod keeper;
 pub mod lifecycle;
 mod log;
 mod process;
+mod signals;
 mod stack;

@@ -1,6 +1,7 @@
 //! The process as cenote sees it: made by the first hooked call, and the phase of its life.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -10,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::budget::Budget;
 use super::calls::{capture::Captures, ipc::Opened, vmm::Handles};
 use super::contexts::Contexts;
-use super::{clock, environment, keeper, lifecycle, log};
+use super::{clock, environment, keeper, lifecycle, log, signals};
 use crate::conf::{Mode, Settings};
 use crate::cuda::table::{Function, NAMES};
 use crate::ledger::{Block, Books, Events, LiveBlocks, MAX_DEVICES, SiteId, Sites};
@@ -61,6 +62,8 @@ pub(super) struct Process {
     pub(super) keeper: keeper::Keeper,
     /// The environment as it was at the first hooked call.
     pub(super) variables: environment::Variables,
+    /// Where the program was at that time.
+    pub(super) folder: PathBuf,
 }
 
 /// When a device was last asked what is used.
@@ -170,7 +173,8 @@ impl Process {
     fn new(environment: &environment::Environment) -> Option<(Process, Option<String>)> {
         let pid = std::process::id();
         let started_unix_ns = clock::unix_ns();
-        let (page, problem) = match crate::page::create(&environment.pages, pid, started_unix_ns) {
+        let create = || crate::page::create(&environment.pages, pid, started_unix_ns);
+        let (page, problem) = match signals::blocked(signals::Block::FileSize, create) {
             Ok(page) => (page, None),
             Err(error) => {
                 let text =
@@ -201,6 +205,7 @@ impl Process {
             samplers: Default::default(),
             keeper: keeper::Keeper::default(),
             variables: environment.variables.clone(),
+            folder: environment.folder.clone(),
         };
         Some((process, problem))
     }

@@ -54,7 +54,8 @@ struct Set {
 unsafe impl Sync for Set {}
 
 static MEMORY: [Set; SETS] =
-    [const { Set { is_taken: AtomicBool::new(false), memos: UnsafeCell::new(([NONE; WAYS], 0)) } }; SETS];
+    [const { Set { is_taken: AtomicBool::new(false), memos: UnsafeCell::new(([NONE; WAYS], 0)) } };
+        SETS];
 
 impl Set {
     /// Runs `call` on the memos; not at all if somebody else is at them, a signal handler's victim for one.
@@ -78,7 +79,8 @@ pub(super) fn token(subject: u64, make: impl FnOnce(&[u64]) -> Token) -> Token {
     let spread = (anchor as u64 >> 4 ^ subject << 7).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     let Some(set) = MEMORY.get(spread as usize % SETS) else { return make(&[]) };
     let known = |memo: &&Memo| memo.anchor == anchor && memo.subject == subject && memo.holds();
-    if let Some(Some(token)) = set.with(|memos, _| memos.iter().find(known).map(|memo| memo.token)) {
+    if let Some(Some(token)) = set.with(|memos, _| memos.iter().find(known).map(|memo| memo.token))
+    {
         return token;
     }
     let (walk, complete) = Walk::here();

@@ -181,7 +181,7 @@ impl Outcome {
     }
 
     fn read_reports(&mut self) {
-        (self.files, self.reports) = reports_in(self.run.folder()).into_iter().unzip();
+        (self.files, self.reports) = reports_in(&self.run).into_iter().unzip();
     }
 
     /// A folder of the run.
@@ -196,10 +196,10 @@ fn name_and_number(line: &str) -> Option<(String, u64)> {
 }
 
 /// The reports in the folder of a run, with their files.
-pub(super) fn reports_in(folder: &Path) -> Vec<(PathBuf, Report)> {
-    let mut files = list(&folder.join("out"));
+pub(super) fn reports_in(run: &Run) -> Vec<(PathBuf, Report)> {
+    let mut files = list(&run.folder().join("out"));
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
-    files.into_iter().map(|file| (file.clone(), read(&file))).collect()
+    files.into_iter().map(|file| (file.clone(), read(&file, run.sums_hold))).collect()
 }
 
 /// The files below a folder, sorted.

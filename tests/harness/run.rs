@@ -23,6 +23,8 @@ pub struct Run {
     input: Option<String>,
     /// Violations of the driver's rules are part of the question.
     pub(super) violations_expected: bool,
+    /// The last report was made between two calls.
+    pub(super) sums_hold: bool,
     folder: Rc<TempDir>,
 }
 
@@ -46,6 +48,7 @@ impl Run {
             preloads: vec![stage().join("libcenote.so")],
             input: None,
             violations_expected: false,
+            sums_hold: true,
             folder: Rc::clone(&folder),
         };
         run = run
@@ -121,6 +124,12 @@ impl Run {
     /// What the program reads from its standard input; nothing otherwise.
     pub fn input(mut self, text: impl Into<String>) -> Self {
         self.input = Some(text.into());
+        self
+    }
+
+    /// The program ends in the middle of a call: the sums of its report need not hold.
+    pub fn ends_in_a_call(mut self) -> Self {
+        self.sums_hold = false;
         self
     }
 

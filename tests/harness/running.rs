@@ -64,7 +64,7 @@ impl Running {
 
     /// The reports that there are, while the program runs.
     pub fn reports(&self) -> Vec<Report> {
-        outcome::reports_in(self.run.folder()).into_iter().map(|(_, report)| report).collect()
+        outcome::reports_in(&self.run).into_iter().map(|(_, report)| report).collect()
     }
 
     /// Waits for its end and reads what it left.

@@ -10,5 +10,8 @@ int plugin(int leave) {
     if (!leave) CHECK(cuMemFree_v2(block));
     return 0;
 }
+// What the plugin finds by default: its own scope has the driver, also where the program's has not.
+const char *plugin_finds(void);
+const char *plugin_finds(void) { return module_of(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2")); }
 CUdeviceptr plugin_take(size_t bytes);
 CUdeviceptr plugin_take(size_t bytes) { return take(bytes); }

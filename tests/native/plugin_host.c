@@ -11,6 +11,7 @@ int main(int argc, char **argv) {
         return 3;
     }
     REQUIRE(((int (*)(int))dlsym(library, "plugin"))(0) == 0);
+    printf("default %s\n", ((const char *(*)(void))dlsym(library, "plugin_finds"))());
     if (!strcmp(argv[1], "deepbind")) {
         // Taken from the driver without a hook, freed through one: it is the driver's, so it goes there.
         CUdeviceptr theirs = ((CUdeviceptr(*)(size_t))dlsym(library, "plugin_take"))(2 * MiB);

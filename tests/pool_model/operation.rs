@@ -33,7 +33,10 @@ pub(crate) enum Operation {
         retain: u64,
     },
     ReleaseAll,
-    ReleaseWhileIdle { idle_ms: u64, retain: u64 },
+    ReleaseWhileIdle {
+        idle_ms: u64,
+        retain: u64,
+    },
     AskIdle,
     Export(usize),
     /// Time passes.
@@ -99,11 +102,11 @@ fn size() -> impl Strategy<Value = u64> {
 
 /// Operations of a program that does nothing wrong on a driver that never fails, and of one thread.
 pub(crate) fn lawful() -> impl Strategy<Value = Operation> + Clone {
-    let launch = (0..4_usize, 0..64_usize, prop_oneof![99 => 1..30_000_u64, 1 => Just(600_000_000)]);
+    let launch =
+        (0..4_usize, 0..64_usize, prop_oneof![99 => 1..30_000_u64, 1 => Just(600_000_000)]);
     let idle = (0..40_u64, prop_oneof![Just(0), 0..128 * MIB]);
     let while_idle = idle.clone();
-    let while_idle =
-        while_idle.prop_map(|(idle_ms, retain)| ReleaseWhileIdle { idle_ms, retain });
+    let while_idle = while_idle.prop_map(|(idle_ms, retain)| ReleaseWhileIdle { idle_ms, retain });
     prop_oneof![
         60 => size().prop_map(Allocate).boxed(),
         40 => launch.prop_map(|(stream, block, micros)| Launch { stream, block, micros }),

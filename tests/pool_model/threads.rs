@@ -85,10 +85,12 @@ pub(crate) fn run(configuration: usize, time: Duration) -> u64 {
     let pool = Pool::new(Handle::new(Card::new(160 * MIB, events)), config, book);
     let (owned, until) = (Owned::default(), Instant::now() + time);
     let operations = std::thread::scope(|scope| {
-        let hammers = (1..=8).map(|seed| scope.spawn({
-            let (pool, owned) = (&pool, &owned);
-            move || hammer(pool, owned, seed, until)
-        }));
+        let hammers = (1..=8).map(|seed| {
+            scope.spawn({
+                let (pool, owned) = (&pool, &owned);
+                move || hammer(pool, owned, seed, until)
+            })
+        });
         let hammers: Vec<_> = hammers.collect();
         let counts = hammers.into_iter().map(|hammer| hammer.join().expect("a sound pool"));
         counts.sum()

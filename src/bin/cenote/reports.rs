@@ -72,7 +72,10 @@ pub(crate) fn suspects(report: &Report) -> impl Iterator<Item = (&Device, &Leak)
 
 /// Whether a report tells what was live at exit.
 pub(crate) fn is_of_an_exit(report: &Report) -> bool {
-    matches!(report.reason, report::Reason::Exit | report::Reason::ImmediateExit | report::Reason::Abort)
+    matches!(
+        report.reason,
+        report::Reason::Exit | report::Reason::ImmediateExit | report::Reason::Abort
+    )
 }
 
 /// Whether no call was seen at all. Such a report must not read as "no leaks".

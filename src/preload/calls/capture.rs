@@ -49,13 +49,20 @@ impl Process {
     }
 
     fn each_pool(&self, begins: bool) {
-        self.captures.count.fetch_update(Relaxed, Relaxed, |count| {
-            Some(if begins { count + 1 } else { count.saturating_sub(1) })
-        }).ok();
+        self.captures
+            .count
+            .fetch_update(Relaxed, Relaxed, |count| {
+                Some(if begins { count + 1 } else { count.saturating_sub(1) })
+            })
+            .ok();
         self.contexts.each_living(|context| context.pool.capture(begins));
     }
 
-    fn begin_capture(&'static self, stream: StreamHandle, call: impl FnOnce() -> CuResult) -> CuResult {
+    fn begin_capture(
+        &'static self,
+        stream: StreamHandle,
+        call: impl FnOnce() -> CuResult,
+    ) -> CuResult {
         let context = self.context().map_or(u64::MAX, |context| context.index);
         // Held over the call: a context that is made meanwhile is made before or after, and counts the same captures.
         let _making = self.contexts.stop_making();

@@ -32,7 +32,9 @@ impl Process {
     /// Runs a call, again if it failed for want of memory that the pools could give back, and measures what the device lost.
     fn growing(&'static self, cause: Cause, call: impl FnMut() -> CuResult) -> CuResult {
         let mut call = call;
-        let Some(context) = self.context().filter(|_| phase() == Phase::Awake) else { return call() };
+        let Some(context) = self.context().filter(|_| phase() == Phase::Awake) else {
+            return call();
+        };
         let book = self.books.device(context.device);
         let counter = cause.counter(book);
         let before = counter.and_then(|_| self.untracked(context.device));

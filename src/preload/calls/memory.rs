@@ -73,7 +73,8 @@ impl Process {
     /// Asks the driver what is used when the device's pools have grown since the last time; never on a hit.
     fn sample_after_growth(&self, context: &Context) {
         let pool = &self.books.device(context.device).pool;
-        let (grown, seen) = (pool.driver_allocations.load(Relaxed), &self.sampler(context.device).grown);
+        let (grown, seen) =
+            (pool.driver_allocations.load(Relaxed), &self.sampler(context.device).grown);
         if seen.load(Relaxed) != grown {
             seen.store(grown, Relaxed);
             self.sample(context.device);
@@ -211,7 +212,9 @@ fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult>
     let contexts = process.contexts.all_living();
     let wrong = contexts.iter().find_map(|context| context.pool.check_free(address))?;
     let (kind, allocated_by, freed_by, text) = match wrong {
-        WrongFree::Unknown => (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once")),
+        WrongFree::Unknown => {
+            (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once"))
+        }
         WrongFree::Twice { allocated_by, freed_by } => {
             (EventKind::DoubleFree, allocated_by, freed_by, format!("{address:#x} was freed twice"))
         }

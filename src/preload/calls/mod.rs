@@ -19,8 +19,9 @@ mod track;
 pub(super) mod vmm;
 
 pub(super) use capture::{
-    cuStreamBeginCapture, cuStreamBeginCapture_ptsz, cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz,
-    cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture, cuStreamEndCapture_ptsz,
+    cuStreamBeginCapture, cuStreamBeginCapture_ptsz, cuStreamBeginCapture_v2,
+    cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz,
+    cuStreamEndCapture, cuStreamEndCapture_ptsz,
 };
 pub(super) use context::*;
 pub(super) use growth::*;

@@ -101,5 +101,9 @@ pub(in super::super) unsafe fn cuMemFreeAsync_ptsz(
 ) -> CuResult {
     // SAFETY: the program's own arguments.
     let forward = || unsafe { real::cuMemFreeAsync_ptsz(pointer, stream) };
-    if process.is_capturing(per_thread(stream)) { forward() } else { free(process, pointer, forward) }
+    if process.is_capturing(per_thread(stream)) {
+        forward()
+    } else {
+        free(process, pointer, forward)
+    }
 }

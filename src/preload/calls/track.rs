@@ -7,7 +7,7 @@ use super::super::process::{Process, lock};
 use super::super::{clock, stack};
 use crate::conf::Stacks;
 use crate::cuda::{CuResult, real};
-use crate::ledger::{Block, Kind, SiteId};
+use crate::ledger::{Block, Kind, MAX_DEVICES, SiteId};
 
 /// Allocations of this size and more are sampled always.
 const SAMPLE_ALWAYS: u64 = 1 << 20;
@@ -90,6 +90,8 @@ impl Process {
 
     /// A block that the present call allocated.
     pub(in super::super) fn block(&self, kind: Kind, device: u32, bytes: u64, home: u64) -> Block {
+        // The books have room for so many; memory of further devices is counted on the last.
+        let device = device.min(MAX_DEVICES as u32 - 1);
         let site = self.site(kind, device, bytes);
         Block { bytes, kind, device, home, site, at_ms: self.age_ms() as u32 }
     }

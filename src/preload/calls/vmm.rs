@@ -77,7 +77,8 @@ impl Handles {
     fn unmapped(&self, pointer: DevicePtr, bytes: u64) -> Vec<Block> {
         let mut inner = lock(&self.inner);
         let range = pointer..pointer.saturating_add(bytes);
-        let gone: Vec<_> = inner.mappings.range(range).map(|(&at, &(_, number))| (at, number)).collect();
+        let gone: Vec<_> =
+            inner.mappings.range(range).map(|(&at, &(_, number))| (at, number)).collect();
         let mut blocks = Vec::new();
         for (at, number) in gone {
             inner.mappings.remove(&at);
