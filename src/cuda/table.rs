@@ -28,7 +28,13 @@ macro_rules! table {
 
         /// The driver's own functions. Where the driver lacks one, or is not loaded, they answer
         /// `CUDA_ERROR_NOT_INITIALIZED`, as the driver does before `cuInit`.
-        #[allow(non_snake_case, clippy::missing_safety_doc, missing_docs, reason = "as documented in cuda.h")]
+        #[allow(
+            non_snake_case,
+            clippy::missing_safety_doc,
+            clippy::too_many_arguments,
+            missing_docs,
+            reason = "as documented in cuda.h"
+        )]
         pub mod real {
             use super::*;
 
