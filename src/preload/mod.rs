@@ -12,8 +12,8 @@
 //! 5. In a forked child of a process that used CUDA, nothing here takes a lock.
 //!
 //! # Locks
-//! In this order: a context's maintenance lock, the list of contexts, a pool. None of them is held while the stack is walked,
-//! since that takes the loader's lock.
+//! In this order: a context's maintenance lock, the making of contexts, the list of captures, a pool. The list of contexts is
+//! read without one. None of them is held while the stack is walked, since that takes the loader's lock.
 #![expect(unsafe_code, reason = "the C ABI edge")]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
