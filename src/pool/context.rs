@@ -1,18 +1,23 @@
 //! The pool of one context: allocate, free, give back.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::gauges::PoolBook;
 use super::segment::{Segment, SlotState};
 use super::sizes::Fit;
 use super::state::{Slack, State};
-use super::waiting::Waiting;
+use super::waiting::{Settled, Waiting};
 use crate::cuda::{CuResult, DevicePtr, Driver, Event, Failure};
 
 /// How long an allocation waits for work in flight before it takes more memory instead. A kernel that needs the waiting thread
 /// would never end.
 const PATIENCE_MS: u64 = 1000;
+
+/// Batches that one allocation waits for before it takes more memory.
+const MOST_WAITS: usize = 16;
+/// Bytes that may wait however little the program holds.
+const WAITING_FLOOR: u64 = 64 << 20;
 
 /// What a pool is told at its birth.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +99,9 @@ pub struct Pool<D> {
     state: Mutex<State>,
     /// Held while the context is synchronised: a capture must not begin meanwhile.
     barrier: Mutex<()>,
+    /// Held while segments that are out of the books go back to the driver; and by which thread.
+    pub(super) returning: Mutex<()>,
+    pub(super) returner: AtomicUsize,
 }
 
 impl<D: Driver> Pool<D> {
@@ -111,6 +119,8 @@ impl<D: Driver> Pool<D> {
             slabs: AtomicBool::new(config.slabs),
             state,
             barrier: Mutex::new(()),
+            returning: Mutex::new(()),
+            returner: AtomicUsize::new(0),
         }
     }
 
@@ -130,16 +140,17 @@ impl<D: Driver> Pool<D> {
     pub fn allocate(&self, bytes: u64, tag: u64) -> Result<DevicePtr, Failure> {
         let fit = Fit::of(bytes, self.slabs.load(Relaxed));
         self.book.allocations.fetch_add(1, Relaxed);
-        for may_wait in [true, false] {
+        for _ in 0..MOST_WAITS {
             let ticket = {
                 let mut state = self.lock();
                 if let Some(address) = self.search(&mut state, fit, tag) {
                     self.book.hits.fetch_add(1, Relaxed);
                     return Ok(address);
                 }
-                let number = state.awaited(fit).filter(|_| may_wait && state.captures == 0);
                 let full = self.book.waiting.get() >= self.waiting_bound();
-                number.filter(|_| full).and_then(|number| state.waiting.ticket(number))
+                let awaited = || state.awaited(fit).and_then(|number| state.waiting.ticket(number));
+                let may_wait = full && state.captures == 0;
+                may_wait.then(|| awaited().or_else(|| state.waiting.oldest())).flatten()
             };
             let Some(ticket) = ticket else { break };
             self.book.waits.fetch_add(1, Relaxed);
@@ -166,7 +177,7 @@ impl<D: Driver> Pool<D> {
     /// Bytes that may wait: twice the most that the program ever held, so that the device has a next piece of work while the
     /// host waits for the last one.
     fn waiting_bound(&self) -> u64 {
-        2 * self.book.live.peak()
+        (2 * self.book.live.peak()).max(WAITING_FLOOR)
     }
 
     /// Takes a block back. It is handed out again once the work in flight is done. `tag` is kept for [`WrongFree`].
@@ -176,7 +187,10 @@ impl<D: Driver> Pool<D> {
     pub fn free(&self, address: DevicePtr, tag: u64) -> Result<(), WrongFree> {
         // Without context events the driver's own way is the only one: wait for the work at the free.
         let barrier = self.config.free_barrier || !self.driver.has_context_events();
-        let synchronised = barrier && self.synchronise();
+        let synchronised = barrier && {
+            find_live(&self.lock(), address)?;
+            self.synchronise()
+        };
         let mut state = self.lock();
         let member = find_live(&state, address)?;
         self.book.frees.fetch_add(1, Relaxed);
@@ -194,11 +208,12 @@ impl<D: Driver> Pool<D> {
         }
         // A slot of a slab can't go back alone: it stays out of use until the whole slab can.
         segment.slots[member.1 as usize].exported |= unpooled;
-        state.start_waiting(member);
         if synchronised {
-            let settled = state.waiting.all_done();
-            self.recycle(state.settle(settled, self.driver.now_ms()));
-        } else if state.waiting.open_len() >= Waiting::OPEN {
+            state.settle(Settled::of(vec![member]), self.driver.now_ms());
+            return Ok(());
+        }
+        state.start_waiting(member);
+        if state.waiting.open_len() >= Waiting::OPEN {
             self.record(&mut state);
         }
         Ok(())
@@ -208,7 +223,7 @@ impl<D: Driver> Pool<D> {
     /// free costs no driver call (20 us where a kernel runs and another thread launches). What is launched between the free and
     /// the event delays the slot; so nobody waits for an event without an end.
     pub(super) fn record(&self, state: &mut State) {
-        if state.captures > 0 || state.waiting.open_len() == 0 {
+        if state.captures > 0 || state.dead || state.waiting.open_len() == 0 {
             return;
         }
         if !state.waiting.has_room() {
@@ -227,11 +242,25 @@ impl<D: Driver> Pool<D> {
         events.into_iter().for_each(|event| self.driver.recycle(event));
     }
 
-    /// Waits for all work of the context, unless a stream captures. False if it did not.
+    /// Waits for all work of the context, unless a stream captures, and makes ready what was freed before without an event. False
+    /// if it did not.
     pub(super) fn synchronise(&self) -> bool {
         let _barrier = self.barrier.lock();
-        let captures = self.lock().captures;
-        captures == 0 && self.driver.synchronise().is_ok()
+        let earlier = {
+            let mut state = self.lock();
+            if state.captures > 0 || state.dead {
+                return false;
+            }
+            state.waiting.take_open()
+        };
+        let done = self.driver.synchronise().is_ok();
+        let mut state = self.lock();
+        if done {
+            state.settle(Settled::of(earlier), self.driver.now_ms());
+        } else {
+            state.waiting.put_back(earlier);
+        }
+        done
     }
 
     /// Moves what is done from waiting to ready; for moments when the program has synchronised. Does nothing if another

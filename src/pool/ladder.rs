@@ -15,11 +15,12 @@ const LAST_PATIENCE_MS: u64 = 30_000;
 
 impl<D: Driver> Pool<D> {
     /// Takes a segment from the driver. When the driver has none, each rung gives something back and then searches again and
-    /// asks again: cached segments; what waits for work in flight; at last any slot that is large enough, and a block of the
+    /// asks again: cached segments; what waits for work in flight; what another thread is giving back; at last any slot that is large enough, and a block of the
     /// very size that was asked.
     pub(super) fn grow(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
         type Rung<D> = fn(&Pool<D>) -> bool;
-        let rungs: [Rung<D>; 3] = [|_| true, Pool::flush, Pool::flush_after_waiting];
+        let rungs: [Rung<D>; 4] =
+            [|_| true, Pool::flush, Pool::flush_after_waiting, Pool::await_returns];
         for rung in rungs {
             if !rung(self) {
                 continue;
@@ -65,6 +66,16 @@ impl<D: Driver> Pool<D> {
         done
     }
 
+    /// Waits until another thread that gives segments back is done. True if there was one.
+    fn await_returns(&self) -> bool {
+        let returner = self.returner.load(Relaxed);
+        if returner == 0 || returner == this_thread() {
+            return false;
+        }
+        drop(self.returning.lock());
+        true
+    }
+
     /// Gives every idle segment back. True if there was one.
     fn flush(&self) -> bool {
         let flushed = self.release_idle(0, 0) > 0;
@@ -90,11 +101,6 @@ impl<D: Driver> Pool<D> {
         });
         let without_event = self.lock().waiting.open_len() > 0;
         let synchronised = without_event && self.synchronise();
-        if synchronised {
-            let mut state = self.lock();
-            let settled = state.waiting.all_done();
-            self.recycle(state.settle(settled, self.driver.now_ms()));
-        }
         self.flush() || waited || synchronised
     }
 
@@ -200,6 +206,13 @@ impl<D: Driver> Pool<D> {
     /// back after it.
     pub(super) fn give_back(&self, state: MutexGuard<'_, State>, segments: Vec<(u64, u64)>) {
         drop(state);
+        if segments.is_empty() {
+            return;
+        }
+        // A driver that calls back into the pool, as that of a test may, is in the same return.
+        let outer = self.returner.load(Relaxed);
+        let returning = (outer != this_thread()).then(|| self.returning.lock());
+        self.returner.store(this_thread(), Relaxed);
         for (address, bytes) in segments {
             let mut state = self.lock();
             if state.captures > 0 {
@@ -211,5 +224,14 @@ impl<D: Driver> Pool<D> {
             // An error here belongs to earlier work, and the driver reports it to the program at its next call.
             let _ = self.driver.free(address, bytes);
         }
+        if returning.is_some() {
+            self.returner.store(0, Relaxed);
+        }
     }
+}
+
+/// A number that no other living thread has.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
 }

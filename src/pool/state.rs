@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::gauges::PoolBook;
 use super::segment::{Segment, SlotState};
-use super::sizes::Fit;
+use super::sizes::{Fit, SLAB_BYTES};
 use super::waiting::{Settled, Waiting};
 use crate::cuda::Event;
 
@@ -90,12 +90,14 @@ impl State {
         self.hand_out(address, fit, tag)
     }
 
-    /// Takes any ready slot that is large enough, whatever it wastes: for when there is nothing else.
+    /// Takes any ready slot that is large enough, whatever it wastes: for when there is nothing else. The smallest one.
     pub(super) fn take_any(&mut self, fit: Fit, tag: u64) -> Option<u64> {
-        let slab = self.slabs.range(..=fit.slots).next_back().and_then(|(_, set)| set.first());
-        let whole = self.ready.range((fit.slot_bytes, 0)..).next().map(|(_, address)| address);
-        let address = if fit.slots > 1 { slab.or(whole) } else { whole };
-        self.hand_out(*address?, fit, tag)
+        let most = (SLAB_BYTES / fit.slot_bytes.max(1)).min(u64::from(u32::MAX)) as u32;
+        let slabs = self.slabs.range(..=most).rev();
+        let slab = slabs.filter_map(|(_, with_room)| with_room.first()).next();
+        let whole = || self.ready.range((fit.slot_bytes, 0)..).next().map(|(_, address)| address);
+        let address = *slab.or_else(whole)?;
+        self.hand_out(address, fit, tag)
     }
 
     fn hand_out(&mut self, address: u64, fit: Fit, tag: u64) -> Option<u64> {

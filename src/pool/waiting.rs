@@ -22,6 +22,12 @@ struct Batch {
     members: Vec<Member>,
 }
 
+impl Batch {
+    fn ticket(&self) -> Ticket {
+        Ticket { number: self.number, event: Arc::clone(&self.event) }
+    }
+}
+
 /// A batch that somebody waits for.
 #[derive(Debug, Clone)]
 pub(super) struct Ticket {
@@ -42,6 +48,13 @@ pub(super) struct Waiting {
 pub(super) struct Settled {
     pub(super) members: Vec<Member>,
     pub(super) events: Vec<Event>,
+}
+
+impl Settled {
+    /// Slots that have no event.
+    pub(super) fn of(members: Vec<Member>) -> Self {
+        Settled { members, events: Vec::new() }
+    }
 }
 
 impl Waiting {
@@ -67,6 +80,16 @@ impl Waiting {
 
     pub(super) fn has_room(&self) -> bool {
         self.batches.len() < Self::BATCHES
+    }
+
+    /// Takes out the slots without an event, for the time of a synchronise that makes them ready.
+    pub(super) fn take_open(&mut self) -> Vec<Member> {
+        std::mem::take(&mut self.open)
+    }
+
+    /// The synchronise failed.
+    pub(super) fn put_back(&mut self, mut members: Vec<Member>) {
+        self.open.append(&mut members);
     }
 
     /// Puts the open slots behind an event that was just recorded.
@@ -111,13 +134,16 @@ impl Waiting {
 
     /// A ticket for a batch.
     pub(super) fn ticket(&self, number: u64) -> Option<Ticket> {
-        let batch = self.batches.iter().find(|batch| batch.number == number)?;
-        Some(Ticket { number, event: Arc::clone(&batch.event) })
+        self.batches.iter().find(|batch| batch.number == number).map(Batch::ticket)
+    }
+
+    /// A ticket for the oldest batch.
+    pub(super) fn oldest(&self) -> Option<Ticket> {
+        self.batches.front().map(Batch::ticket)
     }
 
     /// A ticket for the newest batch.
     pub(super) fn newest(&self) -> Option<Ticket> {
-        let batch = self.batches.back()?;
-        Some(Ticket { number: batch.number, event: Arc::clone(&batch.event) })
+        self.batches.back().map(Batch::ticket)
     }
 }

@@ -91,13 +91,6 @@ pub(super) fn relaxed<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The same for the rest of this thread's life.
-pub(super) fn relaxed_for_good() {
-    let mut mode = RELAXED;
-    // SAFETY: `mode` is valid for the exchange.
-    unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) };
-}
-
 impl Driver for ContextDriver {
     fn allocate(&self, bytes: u64) -> Result<DevicePtr, Failure> {
         let budget = process::current().map(|process| process.budget(self.device));

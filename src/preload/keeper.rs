@@ -108,8 +108,6 @@ impl Keeper {
 }
 
 fn run(process: &'static Process) {
-    // Calls of this thread break no capture (measured for cuEventQuery and cuMemAlloc; frees are held back besides).
-    driver::relaxed_for_good();
     let mut due = Due { sample_ms: 0, report_ms: clock::now_ms() };
     let keeper = &process.keeper;
     while !is_last_thread() {

@@ -13,6 +13,7 @@ use super::calls::{capture::Captures, ipc::Opened, vmm::Handles};
 use super::contexts::Contexts;
 use super::{clock, environment, keeper, lifecycle, log, signals};
 use crate::conf::{Mode, Settings};
+use crate::cuda::loader;
 use crate::cuda::table::{Function, NAMES};
 use crate::ledger::{Block, Books, Events, LiveBlocks, MAX_DEVICES, SiteId, Sites};
 use crate::page::{MAGIC, PageFile};
@@ -142,6 +143,8 @@ pub(super) fn start_over() {
 
 /// Makes the process. Threads that do it at once each make one, and one of them stays; nobody waits for another.
 fn wake() -> Option<&'static Process> {
+    // A host without a driver: the exported names are all that there is of CUDA, and nothing happens.
+    loader::mapped_driver()?;
     std::panic::set_hook(Box::new(|_| ()));
     let environment = environment::read();
     log::start(environment.log);

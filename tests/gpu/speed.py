@@ -4,6 +4,7 @@ import statistics
 
 from check import Check, fact, fail, verdict
 from lab import LIBRARY, Command
+from same import TORCH
 
 
 def pairs(runs):
@@ -25,11 +26,13 @@ def busy(runs):
         and preload["longest_launch_us"] < 10_000
     )
     ours, theirs = (f"{r['longest_launch_us']:.0f} + {r['longest_wait_us']:.0f}" for r in (preload, plain))
+    ever, after = (f"{preload[key]:.1f} (plain {plain[key]:.0f})" for key in ("first_ever_us", "next_us_median"))
     return verdict(
         good,
         f"free {preload['free_us_median']:.2f} us (max {preload['free_us_max']:.0f}), target 5; after a rest "
         f"{preload['first_us_median']:.1f} (max {preload['first_us_max']:.0f}, plain "
-        f"{plain['first_us_median'] / 1000:.0f} ms); neighbour's longest launch + wait {ours} us (plain {theirs})",
+        f"{plain['first_us_median'] / 1000:.0f} ms), the very first {ever}; "
+        f"neighbour's longest launch + wait {ours} us (plain {theirs}); the next malloc {after}",
     )
 
 
@@ -57,6 +60,17 @@ def started(runs):
         f"true {times['plain_ms']:.2f} ms, under the preload {more:+.2f} ms (target 1); "
         f"library {size / 2**20:.2f} MiB (target 4)",
     )
+
+
+def uncached(runs):
+    """Not judged: the target is of the steps with torch's cache."""
+    plain, preload = (runs[label].result["steps_ms"] for label in ("plain", "preload"))
+    shown = ", ".join(
+        f"{label} {statistics.median(steps):.1f} ms (fastest {min(steps):.1f})"
+        for label, steps in (("plain", plain), ("preload", preload))
+    )
+    faster = statistics.median(a / b for a, b in zip(plain, preload, strict=True))
+    return fact(f"a step: {shown}; {faster:.2f} x", plain_ms=plain, preload_ms=preload)
 
 
 def fastest(runs):
@@ -90,6 +104,7 @@ def checks(lab):
     both = ("plain", False), ("preload", True)
     rounds, count, turns = (5, 100, 2) if lab.quick else (20, 500, 4)
     job = lab.job("step_times.py", "bert_large", "--steps", 24 if lab.quick else 40)
+    uncached_job = lab.job("step_times.py", "resnet50", "--steps", 6 if lab.quick else 11)
     # A B, B A, A B, ...: a drift of the card's clock must not favour one of them.
     order = [
         (f"{kind}{turn}", kind == "preload")
@@ -136,6 +151,14 @@ def checks(lab):
             [Command(label, job, preload) for label, preload in order],
             step_time,
             (25 if lab.quick else 30) * len(order),
+            True,
+        ),
+        Check(
+            "speed:resnet50:uncached",
+            "The training step without torch's cache: every tensor is a cudaMalloc and a cudaFree",
+            [Command(label, uncached_job, preload, TORCH["uncached"]) for label, preload in both],
+            uncached,
+            35,
             True,
         ),
     ]

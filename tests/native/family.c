@@ -7,10 +7,14 @@
 
 extern char **environ;
 
+// Children write a byte to this descriptor when they hold their blocks.
+enum { READY = 20 };
+
 static void child(const char *name) {
     start(0);
     for (int i = 0; i < 3; i++) take(5242880);
     say(name, (unsigned long long)getpid());
+    REQUIRE(write(READY, "r", 1) == 1);
 }
 
 int main(int argc, char **argv) {
@@ -20,6 +24,10 @@ int main(int argc, char **argv) {
         pause_ms(argc > 2 ? 150 : 0);
         _exit(0);
     }
+    int ends[2];
+    char ready;
+    CHECK(pipe(ends));
+    REQUIRE(dup2(ends[1], READY) == READY);
     pid_t spawned, forked = fork(), killed;
     if (!forked) {
         child("forked");
@@ -36,6 +44,7 @@ int main(int argc, char **argv) {
     start(0);
     take(7 * MiB);
     say("parent", (unsigned long long)getpid());
+    for (int i = 0; i < 3; i++) REQUIRE(read(ends[0], &ready, 1) == 1);
     if (!parent_first) {
         CHECK(waitpid(forked, NULL, 0) != forked);
         CHECK(waitpid(spawned, NULL, 0) != spawned);

@@ -16,7 +16,7 @@ impl Machine {
         let tag = self.world.borrow_mut().next_tag();
         self.world.borrow_mut().allocations += 1;
         let answer = self.pool.allocate(bytes, tag);
-        self.trace.borrow_mut().push(answer.map_or_else(code, |address| address));
+        self.trace.borrow_mut().push(answer.unwrap_or_else(code));
         match answer {
             Ok(address) => checks::handed_out(self, address, bytes, tag),
             Err(failure) => checks::refusal(self, bytes, failure, within),

@@ -80,7 +80,10 @@ impl World {
         assert!(!self.owed.contains(&held), "{range:x?} is to be given back");
         assert!(!self.shut.contains(&held.serial), "{range:x?} is in a slab that was exported");
         assert_eq!(address % 512, 0, "{address:#x} is not aligned");
-        assert!(requested < 2 << 20 || address % (2 << 20) == 0, "{address:#x} is not aligned");
+        assert!(
+            requested < 2 << 20 || address.is_multiple_of(2 << 20),
+            "{address:#x} is not aligned"
+        );
         let neighbour = self.live.range(..range.end).next_back();
         if let Some((&start, live)) = neighbour {
             assert!(start + live.requested <= range.start, "{range:x?} lies over {start:#x}");

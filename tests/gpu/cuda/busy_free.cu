@@ -1,6 +1,6 @@
 // Question: how long does cudaFree take while a kernel of 200 ms runs on a non-blocking stream, and how long is a launch
 // of another thread on another stream held up meanwhile? (Without a pool the first free of a round waits for the kernel, and
-// the others find the device idle.)
+// the others find the device idle.) And what does the allocation after them take, when it finds nothing that is done?
 #include "common.cuh"
 
 #include <algorithm>
@@ -42,7 +42,8 @@ int main(int argc, char **argv) {
 
     // The first free comes after a rest of the thread, the others follow at once.
     constexpr int COUNT = 9;
-    std::vector<double> firsts, frees, mallocs;
+    std::vector<double> firsts, frees, mallocs, nexts;
+    double first_ever = -1;
     int overlapped = 0;
     for (int i = 0; i < rounds; i++) {
         void *blocks[COUNT];
@@ -60,16 +61,24 @@ int main(int argc, char **argv) {
             (block == blocks[0] ? firsts : frees).push_back(now_us() - begin);
             CHECK(status);
         }
+        if (first_ever < 0) first_ever = firsts[0];
         overlapped += kernel.running();
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         freeing = false;
+        // Never freed, so that every round must take new memory.
+        void *kept;
+        const double begin = now_us();
+        CHECK(cudaMalloc(&kept, 8 * MiB));
+        nexts.push_back(now_us() - begin);
         CHECK(cudaStreamSynchronize(kernel.stream));
     }
     done = true;
     launcher.join();
-    for (auto *each : {&firsts, &frees, &mallocs}) std::sort(each->begin(), each->end());
+    for (auto *each : {&firsts, &frees, &mallocs, &nexts}) std::sort(each->begin(), each->end());
     const auto median = [](const std::vector<double> &sorted) { return sorted[sorted.size() / 2]; };
-    std::printf("{\"first_us_median\": %.2f, \"first_us_max\": %.2f, \"free_us_median\": %.2f, \"free_us_max\": %.2f, "
+    std::printf("{\"first_ever_us\": %.2f, \"next_us_median\": %.2f, \"next_us_max\": %.2f, ", first_ever, median(nexts),
+                nexts.back());
+    std::printf("\"first_us_median\": %.2f, \"first_us_max\": %.2f, \"free_us_median\": %.2f, \"free_us_max\": %.2f, "
                 "\"malloc_us_median\": %.2f, \"returned_while_running\": %d, \"rounds\": %d, \"launches\": %ld, "
                 "\"longest_launch_us\": %.1f, \"longest_wait_us\": %.1f}\n",
                 median(firsts), firsts.back(), median(frees), frees.back(), median(mallocs), overlapped, rounds, launches,

@@ -1,5 +1,6 @@
 // What the programs share: checked calls, host clock, and the kernels that fill, count and wait.
 #pragma once
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <chrono>
@@ -59,6 +60,18 @@ inline cudaStream_t new_stream() {
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
+}
+
+// A function of the driver as of a version, so that nothing links to it; without it the program says so and ends.
+template <typename Function> Function entry(const char *name, unsigned version) {
+    void *address = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    CHECK(cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found));
+    if (found != cudaDriverEntryPointSuccess || !address) {
+        std::printf("{\"missing\": \"%s\"}\n", name);
+        std::exit(0);
+    }
+    return reinterpret_cast<Function>(address);
 }
 
 // A kernel of the given length, and the certainty that it has begun.

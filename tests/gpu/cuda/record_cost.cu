@@ -3,7 +3,6 @@
 // pay. And is an event that was recorded on an idle device done at once?
 #include "common.cuh"
 
-#include <cuda.h>
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -11,17 +10,6 @@
 
 using RecordEvent = CUresult (*)(CUcontext, CUevent);
 using CurrentContext = CUresult (*)(CUcontext *);
-
-template <typename Function> static Function entry(const char *name, unsigned version) {
-    void *address = nullptr;
-    cudaDriverEntryPointQueryResult found;
-    CHECK(cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found));
-    if (found != cudaDriverEntryPointSuccess || !address) {
-        std::printf("{\"missing\": \"%s\"}\n", name);
-        std::exit(0);
-    }
-    return reinterpret_cast<Function>(address);
-}
 
 int main() {
     LongKernel kernel;

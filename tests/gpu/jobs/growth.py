@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""What raises the used memory of the card beyond torch's own reserved memory, stage by stage. Needs the card alone."""
+"""What raises the used memory of the card beyond torch's own reserved memory, stage by stage. Needs the card alone.
+
+With the library and `report_every`, also what its report says after each stage."""
 
 import json
 import os
+import time
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
@@ -10,15 +13,34 @@ import torch
 import torch.nn.functional as F
 
 stages = []
+REPORT = os.environ.get("CENOTE_OUTPUT", "").replace("%p", str(os.getpid()))
+
+
+def account(since):
+    """The card's account in the first report with numbers from after `since`, in Unix seconds; none without one."""
+    end = time.time() + 3
+    while "report_every" in os.environ.get("CENOTE_CONF", "") and time.time() < end:
+        time.sleep(0.02)
+        try:
+            with open(REPORT) as file:
+                memory = json.load(file)["devices"][0]["memory"]
+        except (OSError, ValueError, LookupError):
+            continue
+        if memory["sampled_unix_ns"] >= since * 1e9:
+            keys = ("driver_used_bytes", "tracked_bytes", "context_bytes", "unaccounted_bytes", "unaccounted_known")
+            return {key: memory[key] for key in keys}
+    return None
 
 
 def stage(name, action):
     kept = action()
     torch.cuda.synchronize()
+    since = time.time()
     free, total = torch.cuda.mem_get_info()
     used, reserved = total - free, torch.cuda.memory_reserved()
     before = stages[-1]["beyond"] if stages else 0
-    stages.append({"stage": name, "used": used, "beyond": used - reserved, "raised": used - reserved - before})
+    row = {"stage": name, "used": used, "beyond": used - reserved, "raised": used - reserved - before}
+    stages.append(row | {"report": account(since)})
     return kept
 
 
