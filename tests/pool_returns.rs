@@ -70,7 +70,9 @@ fn a_thread_is_not_refused_what_another_is_giving_back() {
     let book: &'static PoolBook = Box::leak(Box::default());
     let pool = Pool::new(SlowCard::default(), config, book);
     let blocks = [0; 2].map(|_| pool.allocate(2 * MIB, 0).unwrap());
-    blocks.map(|block| pool.free(block, 0).unwrap());
+    for block in blocks {
+        pool.free(block, 0).unwrap();
+    }
     pool.settle();
     std::thread::scope(|scope| {
         // Gives both back, for 200 ms: meanwhile they are neither in the pool nor with the driver.
