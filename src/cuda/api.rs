@@ -1,8 +1,13 @@
 //! The one list of driver functions: what is hooked, and what is only called.
 
-/// Hands the list to the macro `$with`. A line is `name(argument: type, ...);`, as `cuda.h` declares it, with handles as
-/// integers. Under `lookups` and `hooked` stand the functions that the preload answers for, each under its exact name; the
-/// lookups are answered before anything else of cenote is awake. Under `called` stand those that cenote itself uses.
+/// Hands the list to the macro `$with`. A line is `name(argument: type, ...);`, as `cuda.h` declares it, with handles as integers.
+///
+/// | part | the preload |
+/// | --- | --- |
+/// | `lookups` | answers for them before anything else of cenote is awake |
+/// | `launches` | looks at the first launch of each kernel; in brackets stands the argument that is the kernel |
+/// | `hooked` | answers for them |
+/// | `called` | only calls them |
 ///
 /// The names without `_v2` of functions that have one are the 32-bit ABI or older semantics; where the signature is the same
 /// (`cuIpcOpenMemHandle`, the primary context), both are hooked.
@@ -12,6 +17,14 @@ macro_rules! driver_api {
             lookups {
                 cuGetProcAddress(symbol: *const c_char, pfn: *mut usize, version: c_int, flags: u64);
                 cuGetProcAddress_v2(symbol: *const c_char, pfn: *mut usize, version: c_int, flags: u64, status: *mut c_int);
+            }
+            launches {
+                cuLaunchKernel[function](function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared: c_uint, stream: StreamHandle, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+                cuLaunchKernel_ptsz[function](function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared: c_uint, stream: StreamHandle, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+                cuLaunchCooperativeKernel[function](function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared: c_uint, stream: StreamHandle, parameters: *mut *mut c_void);
+                cuLaunchCooperativeKernel_ptsz[function](function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared: c_uint, stream: StreamHandle, parameters: *mut *mut c_void);
+                cuLaunchKernelEx[function](configuration: *const c_void, function: usize, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+                cuLaunchKernelEx_ptsz[function](configuration: *const c_void, function: usize, parameters: *mut *mut c_void, extra: *mut *mut c_void);
             }
             hooked {
                 cuMemAlloc_v2(pointer: *mut DevicePtr, bytes: usize);

@@ -37,6 +37,7 @@ unsafe impl Sync for Hook {}
 macro_rules! doors {
     (
         lookups { $($lookup:ident($symbol:ident: $s_type:ty, $pfn:ident: $p_type:ty $(, $l_arg:ident: $l_type:ty)*);)* }
+        launches { $($launch:ident[$kernel:ident]($($n_arg:ident: $n_type:ty),*);)* }
         hooked { $($name:ident($($arg:ident: $type:ty),*);)* }
         called { $($called:tt)* }
     ) => {
@@ -53,6 +54,22 @@ macro_rules! doors {
                 // SAFETY: the driver accepted the same pointer.
                 unsafe { answer(Function::$lookup, $pfn, code) };
                 code
+            }
+        )*
+        $(
+            #[doc = concat!("`", stringify!($launch), "`: the first launch of each kernel is measured, since it may load code.")]
+            ///
+            /// # Safety
+            /// As documented in `cuda.h`.
+            #[cfg_attr(feature = "doors", unsafe(no_mangle))]
+            #[allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own")]
+            pub unsafe extern "C" fn $launch($($n_arg: $n_type),*) -> CuResult {
+                // SAFETY: the caller's obligations are the driver's.
+                let driver = || unsafe { real::$launch($($n_arg),*) };
+                if calls::is_known($kernel) {
+                    return driver();
+                }
+                enter(Function::$launch, |process| calls::first_launch(process, driver), driver)
             }
         )*
         $(
@@ -73,7 +90,7 @@ macro_rules! doors {
             }
         )*
 
-        static HOOKS: [Hook; HOOKED] = [$(Hook($lookup as *const ()),)* $(Hook($name as *const ()),)*];
+        static HOOKS: [Hook; HOOKED] = [$(Hook($lookup as *const ()),)* $(Hook($launch as *const ()),)* $(Hook($name as *const ()),)*];
     };
 }
 

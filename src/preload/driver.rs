@@ -133,9 +133,10 @@ impl Driver for ContextDriver {
     }
 
     fn is_done(&self, event: Event) -> bool {
+        // The pool asks under its lock and outside of captures, and a capture begins under that lock: no need to be relaxed.
         // SAFETY: the event came from `record` and was not destroyed.
         let ask = || unsafe { real::cuEventQuery(event as usize) };
-        self.may_call().is_ok() && within(self.context, || relaxed(ask)).is_ok_and(CuResult::is_ok)
+        self.may_call().is_ok() && within(self.context, ask).is_ok_and(CuResult::is_ok)
     }
 
     fn wait(&self, event: Event, patience_ms: u64) -> Result<bool, CuResult> {

@@ -185,10 +185,14 @@ fn keep(process: &'static Process, context: &'static Context, sample_due: bool) 
 }
 
 impl Process {
-    /// Gives idle memory back if it is due and the device is idle; for moments at which it tends to be.
-    pub(super) fn release_if_due(&'static self, context: &'static Context) {
-        if context.looked.passed(TICK.as_millis() as u64)
-            && self.is_due(context, 1)
+    /// Settles freed memory, and gives idle memory back if it is due and the device is idle; for moments at which it tends to be.
+    /// Does so once in a tick.
+    pub(super) fn settle_and_release(&'static self, context: &'static Context) {
+        if !context.looked.passed(TICK.as_millis() as u64) {
+            return;
+        }
+        context.pool.settle();
+        if self.is_due(context, 1)
             && let Ok(_maintenance) = context.maintenance.try_lock()
             && context.is_alive()
         {

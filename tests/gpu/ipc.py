@@ -18,7 +18,7 @@ def shared_right(errors_allowed, judged):
         errors = [(block["bytes"], block["code"]) for block in blocks if block["result"] == "error"]
         # The bare driver gives a freed block's memory to the next owner too, and the old handle shows it.
         usual = {entry["case"] for entry in runs["driver"].result["stale"] if shows_others(entry)} if judged else set()
-        leaked = [entry["case"] for entry in stale if shows_others(entry) and entry["case"] not in usual]
+        leaked = [e["case"] for e in stale if judged and shows_others(e) and e["case"] not in usual]
         good = not wrong and (errors_allowed or not errors) and not leaked
         shown = f"{sum(block['result'] == 'right' for block in blocks)} of {len(blocks)} blocks right"
         shown += f", errors {errors}" if errors else ""

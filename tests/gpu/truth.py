@@ -3,6 +3,7 @@
 import json
 
 MIB = 1 << 20
+FAULTS = ("internal_error", "report_not_written", "segments_left_out", "no_helper_thread", "configuration")
 
 
 def read(path):
@@ -26,6 +27,7 @@ def contradictions(report):
         found.append(f"schema is {report.get('schema')!r}")
     if not report.get("complete"):
         found.append("not complete")
+    found += [f"note {note['code']}: {note['text']}" for note in report.get("notes", []) if note["code"] in FAULTS]
     for device in report.get("devices", []):
         memory, pool = device["memory"], device["pool"]
         parts = memory["tracked_bytes"] + memory["context_bytes"] + memory["unaccounted_bytes"]

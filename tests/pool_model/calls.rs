@@ -12,7 +12,7 @@ impl Machine {
         if self.world.borrow().live.len() >= MOST_LIVE {
             return self.act(&Operation::Free(bytes as usize), within);
         }
-        let bound = 2 * self.book.live.peak();
+        let bound = self.book.live.peak();
         let tag = self.world.borrow_mut().next_tag();
         self.world.borrow_mut().allocations += 1;
         let answer = self.pool.allocate(bytes, tag);

@@ -150,12 +150,12 @@ pub(crate) fn refusal(machine: &Machine, bytes: u64, failure: Failure, within: b
     assert!(!fits, "{bytes} bytes refused, and giving back what nobody uses makes room");
 }
 
-/// No memory of the driver was taken while a block of the very size waited, and with it more than the bound (64 MiB at least).
+/// No memory of the driver was taken while a block of the very size waited, and with it more than the bound (256 MiB at least).
 pub(crate) fn growth(machine: &Machine, bytes: u64, bound: u64) {
     let log = machine.pool.driver().card().log.clone();
     let excused = log.allocations == 0 || log.faults > 0 || log.gave_up;
     let waiting = machine.book.waiting.get();
-    if excused || !*machine.strict.borrow() || waiting < bound.max(64 * MIB) || bytes < MIB {
+    if excused || !*machine.strict.borrow() || waiting < bound.max(256 * MIB) || bytes < MIB {
         return;
     }
     let size = if bytes == MIB { MIB } else { bytes.next_multiple_of(2 * MIB) };

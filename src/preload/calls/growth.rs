@@ -3,7 +3,7 @@
 #![allow(non_snake_case, reason = "the driver's own names")]
 
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::super::process::{Phase, Process, phase};
 use crate::cuda::{CuResult, StreamHandle, real};
@@ -36,14 +36,18 @@ impl Process {
             return call();
         };
         let book = self.books.device(context.device);
-        let counter = cause.counter(book);
-        let before = counter.and_then(|_| self.untracked(context.device));
-        let code = self.with_retry(context.device, call);
+        // Nobody must give memory back between the two looks.
+        let alone = cause
+            .counter(book)
+            .and_then(|counter| Some((counter, context.maintenance.try_lock().ok()?)));
+        let before = alone.as_ref().and_then(|_| self.untracked(context.device));
+        let code = call();
         let after = before.and_then(|_| self.untracked(context.device));
-        if let (Some(counter), Some(before), Some(after)) = (counter, before, after) {
+        if let (Some((counter, _)), Some(before), Some(after)) = (&alone, before, after) {
             counter.fetch_add(after.saturating_sub(before), Relaxed);
         }
-        code
+        drop(alone);
+        if code == CuResult::OUT_OF_MEMORY { self.retry(context.device, code, call) } else { code }
     }
 
     /// What is used on the device beyond what is tracked.
@@ -54,6 +58,29 @@ impl Process {
         self.take_sample(device, free as u64, total as u64);
         Some(((total - free) as u64).saturating_sub(self.books.device(device).tracked_bytes()))
     }
+}
+
+/// Kernels that were launched, in a table of which the slot is the low bits of the handle, mixed. A kernel that finds its slot taken
+/// by another is measured again, which costs time and nothing else.
+static KNOWN: [AtomicUsize; 1 << 14] = [const { AtomicUsize::new(0) }; 1 << 14];
+
+/// Whether a kernel was launched before; from now on it was.
+pub(in super::super) fn is_known(kernel: usize) -> bool {
+    let slot = (kernel >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+    KNOWN.get(slot).is_none_or(|known| {
+        known.load(Relaxed) == kernel || {
+            known.store(kernel, Relaxed);
+            false
+        }
+    })
+}
+
+/// The first launch of a kernel: with lazy loading, its code goes to the device now.
+pub(in super::super) fn first_launch(
+    process: &'static Process,
+    launch: impl FnMut() -> CuResult,
+) -> CuResult {
+    process.growing(Cause::Modules, launch)
 }
 
 macro_rules! growing {

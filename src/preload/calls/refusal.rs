@@ -42,8 +42,18 @@ impl Process {
         mut call: impl FnMut() -> CuResult,
     ) -> CuResult {
         let code = call();
-        let retry = code == CuResult::OUT_OF_MEMORY && self.captures.count() == 0;
-        if retry && self.release_device(device) { call() } else { code }
+        if code == CuResult::OUT_OF_MEMORY { self.retry(device, code, call) } else { code }
+    }
+
+    /// Calls again after an out of memory, if the pools gave something back.
+    pub(in super::super) fn retry(
+        &self,
+        device: u32,
+        code: CuResult,
+        mut call: impl FnMut() -> CuResult,
+    ) -> CuResult {
+        let released = self.captures.count() == 0 && self.release_device(device);
+        if released { call() } else { code }
     }
 
     /// An allocation is refused: writes the account, and the report.

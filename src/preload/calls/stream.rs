@@ -6,15 +6,14 @@ use crate::cuda::{CuResult, StreamHandle, real};
 
 impl Process {
     /// The program has just waited for work: what was freed before may be ready now, and memory that has been idle may go back
-    /// while the device is.
+    /// while the device is. Looked at now and then: a thread that synchronises all the time must not hold up another one's frees.
     fn synchronised(&'static self, code: CuResult) -> CuResult {
         if code.is_ok()
             && phase() == Phase::Awake
             && self.pools()
             && let Some(context) = self.context()
         {
-            context.pool.settle();
-            self.release_if_due(context);
+            self.settle_and_release(context);
         }
         code
     }

@@ -1,6 +1,7 @@
 // Question: how long does cudaFree take while a kernel of 200 ms runs on a non-blocking stream, and how long is a launch
 // of another thread on another stream held up meanwhile? (Without a pool the first free of a round waits for the kernel, and
-// the others find the device idle.) And what does the allocation after them take, when it finds nothing that is done?
+// the others find the device idle.) And what does the allocation after them take, when it finds nothing that is
+// done? A call that does next to nothing, after the same rest, says what of the first free's time is the rest's.
 #include "common.cuh"
 
 #include <algorithm>
@@ -42,7 +43,7 @@ int main(int argc, char **argv) {
 
     // The first free comes after a rest of the thread, the others follow at once.
     constexpr int COUNT = 9;
-    std::vector<double> firsts, frees, mallocs, nexts;
+    std::vector<double> firsts, frees, mallocs, nexts, floors;
     double first_ever = -1;
     int overlapped = 0;
     for (int i = 0; i < rounds; i++) {
@@ -70,14 +71,19 @@ int main(int argc, char **argv) {
         const double begin = now_us();
         CHECK(cudaMalloc(&kept, 8 * MiB));
         nexts.push_back(now_us() - begin);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        int device;
+        const double rested = now_us();
+        CHECK(cudaGetDevice(&device));
+        floors.push_back(now_us() - rested);
         CHECK(cudaStreamSynchronize(kernel.stream));
     }
     done = true;
     launcher.join();
-    for (auto *each : {&firsts, &frees, &mallocs, &nexts}) std::sort(each->begin(), each->end());
+    for (auto *each : {&firsts, &frees, &mallocs, &nexts, &floors}) std::sort(each->begin(), each->end());
     const auto median = [](const std::vector<double> &sorted) { return sorted[sorted.size() / 2]; };
-    std::printf("{\"first_ever_us\": %.2f, \"next_us_median\": %.2f, \"next_us_max\": %.2f, ", first_ever, median(nexts),
-                nexts.back());
+    std::printf("{\"first_ever_us\": %.2f, \"next_us_median\": %.2f, \"next_us_max\": %.2f, \"floor_us_median\": %.2f, ",
+                first_ever, median(nexts), nexts.back(), median(floors));
     std::printf("\"first_us_median\": %.2f, \"first_us_max\": %.2f, \"free_us_median\": %.2f, \"free_us_max\": %.2f, "
                 "\"malloc_us_median\": %.2f, \"returned_while_running\": %d, \"rounds\": %d, \"launches\": %ld, "
                 "\"longest_launch_us\": %.1f, \"longest_wait_us\": %.1f}\n",

@@ -1,6 +1,6 @@
 // Question: what does cuCtxRecordEvent cost while the device is idle and while a kernel runs, when the thread has rested
 // before it, and when another thread launches meanwhile? Asked of the bare driver: it is what a free under the pool has to
-// pay. And is an event that was recorded on an idle device done at once?
+// pay. And is an event that was recorded on an idle device done at once? Last, all that a hit of the pool asks of the driver.
 #include "common.cuh"
 
 #include <algorithm>
@@ -43,6 +43,30 @@ int main() {
         std::printf("\"%s_us\": %.3f, \"%s_us_max\": %.1f, ", name, each[each.size() / 2], name, each.back());
     };
     cost("idle", 1000, false, false);
+
+    // For a pair of malloc and free: the context, twice more for the event, one record, one query in relaxed mode.
+    const auto query = entry<CUresult (*)(CUevent)>("cuEventQuery", 12050);
+    const auto current = entry<CurrentContext>("cuCtxGetCurrent", 4000);
+    const auto exchange = entry<CUresult (*)(CUstreamCaptureMode *)>("cuThreadExchangeStreamCaptureMode", 12050);
+    cudaEvent_t event;
+    CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    std::vector<double> batches;
+    for (int batch = 0; batch < 21; batch++) {
+        const double begin = now_us();
+        for (int i = 0; i < 5000; i++) {
+            CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+            for (int time = 0; time < 3; time++) current(&context);
+            record(context, event);
+            exchange(&mode);
+            query(event);
+            exchange(&mode);
+        }
+        batches.push_back((now_us() - begin) / 5000);
+    }
+    CHECK(cudaEventDestroy(event));
+    std::sort(batches.begin(), batches.end());
+    std::printf("\"pair_us\": %.3f, ", batches[batches.size() / 2]);
+
     cost("busy", 1000, true, false);
     cost("busy_rested", 40, true, true);
 

@@ -12,8 +12,15 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch
 import torch.nn.functional as F
 
-stages = []
+stages, seen = [], {}
 REPORT = os.environ.get("CENOTE_OUTPUT", "").replace("%p", str(os.getpid()))
+
+
+def calls_since(now):
+    """The hooked calls of the stage, by name."""
+    before = dict(seen)
+    seen.update(now)
+    return {name: count - before.get(name, 0) for name, count in now.items() if count > before.get(name, 0)}
 
 
 def account(since):
@@ -23,12 +30,13 @@ def account(since):
         time.sleep(0.02)
         try:
             with open(REPORT) as file:
-                memory = json.load(file)["devices"][0]["memory"]
+                report = json.load(file)
+            memory = report["devices"][0]["memory"]
         except (OSError, ValueError, LookupError):
             continue
         if memory["sampled_unix_ns"] >= since * 1e9:
             keys = ("driver_used_bytes", "tracked_bytes", "context_bytes", "unaccounted_bytes", "unaccounted_known")
-            return {key: memory[key] for key in keys}
+            return {key: memory[key] for key in keys} | {"calls": calls_since(report["coverage"]["calls"])}
     return None
 
 

@@ -46,6 +46,19 @@ def memory():
     return {key: stats[key] for key in keys if key in stats} | {"mem_get_info": [free, total]}
 
 
+def run(args, strict):
+    """Runs the steps and returns the job. Strictly: an operation without a deterministic way is an error; PyTorch's
+    flash attention takes its own only then."""
+    torch.use_deterministic_algorithms(True, warn_only=not strict)
+    torch.manual_seed(0)
+    random.seed(0)
+    losses.clear()
+    job = jobs.JOBS[args.job](steps=args.steps + 1 if args.hold else args.steps)
+    for _ in itertools.islice(job, args.steps):
+        pass
+    return job
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job", choices=sorted(jobs.JOBS))
@@ -55,14 +68,14 @@ def main():
     )
     args = parser.parse_args()
     jobs.classify_step, jobs.lm_step = watched(jobs.classify_step), watched(jobs.lm_step)
-    torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    torch.manual_seed(0)
-    random.seed(0)
-
-    job = jobs.JOBS[args.job](steps=args.steps + 1 if args.hold else args.steps)
-    for _ in itertools.islice(job, args.steps):
-        pass
+    for strict in (True, False):
+        try:
+            job = run(args, strict)
+            break
+        except RuntimeError as error:
+            if not strict or "deterministic" not in str(error):
+                raise
     if args.hold:
         # Python's own clean-up would free the blocks before the report is written.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(job))
@@ -71,6 +84,7 @@ def main():
         json.dumps(
             {
                 "job": args.job,
+                "strict": strict,
                 "losses": [repr(loss) for loss in losses],
                 "backend": torch.cuda.get_allocator_backend(),
                 "memory": memory(),
