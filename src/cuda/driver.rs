@@ -61,3 +61,13 @@ pub trait Driver {
     /// Milliseconds of a clock that never goes back.
     fn now_ms(&self) -> u64;
 }
+
+/// What a driver's refusal means for the program.
+impl From<CuResult> for Failure {
+    fn from(code: CuResult) -> Self {
+        match code {
+            CuResult::OUT_OF_MEMORY => Failure::OutOfMemory,
+            other => Failure::Other(other),
+        }
+    }
+}

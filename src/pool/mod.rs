@@ -21,13 +21,15 @@
 
 mod context;
 mod gauges;
+mod inspect;
 mod ladder;
 mod segment;
 mod sizes;
 mod state;
 mod waiting;
 
-pub use context::{Config, Located, Pool, SegmentView, WrongFree};
+pub use context::{Config, Pool};
 pub use gauges::{PoolBook, Ratchet};
+pub use inspect::{Located, SegmentView, WrongFree};
 pub use segment::SlotState;
 pub use sizes::{SLAB_BYTES, SMALL_BYTES};
