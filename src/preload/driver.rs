@@ -36,6 +36,11 @@ impl ContextDriver {
         self.usable.store(usable, Release);
     }
 
+    /// Whether the context is surely alive.
+    pub(super) fn is_usable(&self) -> bool {
+        self.usable.load(Acquire)
+    }
+
     /// After exit has begun the driver is left alone, and so is a context that ends.
     fn may_call(&self) -> Result<(), CuResult> {
         let may = process::phase() == Phase::Awake && self.usable.load(Acquire);

@@ -210,7 +210,9 @@ fn free_pooled(process: &'static Process, address: DevicePtr, block: Block) -> C
 /// The answer to a free of an address that is not live: none if no pool knows it, since then it is the driver's business.
 fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult> {
     let contexts = process.contexts.all_living();
-    let wrong = contexts.iter().find_map(|context| context.pool.check_free(address))?;
+    // The driver may have given the memory of a context that is ending to another one already.
+    let mut surely_alive = contexts.iter().filter(|context| context.pool.driver().is_usable());
+    let wrong = surely_alive.find_map(|context| context.pool.check_free(address))?;
     let (kind, allocated_by, freed_by, text) = match wrong {
         WrongFree::Unknown => {
             (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once"))

@@ -29,11 +29,14 @@ impl Process {
         if let Some(found) = self.contexts.living().find(is_it) {
             return Some(found);
         }
-        let index = self.contexts.count.load(Relaxed);
+        // The place of a dead context is free again: nothing names it any more.
+        let count = self.contexts.count.load(Relaxed);
+        let is_free = |&index: &usize| self.contexts.at(index as u64).is_none_or(|c| !c.is_alive());
+        let index = (0..count).find(is_free).unwrap_or(count);
         let slot = self.contexts.list.get(index)?;
         let context = self.make_context(handle, id, index as u64)?;
         slot.store(std::ptr::from_ref(context).cast_mut(), Release);
-        self.contexts.count.store(index + 1, Release);
+        self.contexts.count.store(count.max(index + 1), Release);
         Some(context)
     }
 

@@ -34,10 +34,10 @@ pub(super) struct Context {
     pub(super) looked: Every,
 }
 
-/// Contexts that a process may have in its life; further ones are not pooled.
+/// Contexts that a process may have at once; further ones are not pooled.
 const MOST: usize = 1024;
 
-/// All contexts, the dead ones too: a block names its context by place. Read without a lock.
+/// All contexts; a block names its context by place. Read without a lock.
 #[derive(Debug)]
 pub(super) struct Contexts {
     list: [AtomicPtr<Context>; MOST],
