@@ -69,7 +69,9 @@ fn a_summary_explains_the_card() {
     let (_, text, _) = run(cenote().arg("summary").arg(fixture("train.json")));
     for part in [
         "rank 3 of 8",
-        "driver used 70.80 GiB = tracked 69.04 GiB + context 600.00 MiB + unaccounted 1.17 GiB (of it modules 900.00 MiB)",
+        "driver used 70.80 GiB (sampled 1.0 s before the end) = tracked 69.04 GiB + context 600.00 MiB +\n    unaccounted 1.17 GiB (of it modules 900.00 MiB)",
+        "out of memory after 10 m 00 s on GPU 0: 5.00 GiB asked; the limit of 70.00 GiB allows 4.00 GiB\n    more\n",
+        "held 60.00 GiB in 130 blocks: at::native::empty",
         "99.3% hits of 123,456 allocations",
         "largest free 2.00 GiB of 7.23 GiB free",
         "model::step (libmodel.so)",
@@ -82,6 +84,7 @@ fn a_summary_explains_the_card() {
         text.find("out of memory after").unwrap() < text.find("shared segment after").unwrap(),
         "{text}"
     );
+    assert!(!text.contains("was refused"), "the sentence of the event says the same: {text}");
     assert!(!text.contains("CachingAllocator"), "{text}");
     let (_, text, _) = run(cenote().args(["summary", "--explain"]).arg(fixture("train.json")));
     assert!(text.contains("unaccounted             the rest:"), "{text}");
@@ -95,7 +98,118 @@ fn leaks_come_suspects_first() {
     assert!(at("suspects hold 800.00 MiB in 2 sites") < at("Growing: 760.00 MiB"));
     assert!(at("Growing: ") < at("Never freed: ") && at("Never freed: ") < at("Start-up: "));
     assert!(at("Start-up: ") < at("Held by a cache: 58.00 GiB"));
-    at("in 8 of 8 parts of the run, 190 of 190 blocks ever allocated there");
+    at("in 8 of 8 parts of\n    the run, 190 of 190 blocks ever allocated there");
+    at("the process ran out of memory: live blocks may be in use; see cenote summary");
+}
+
+#[test]
+fn no_line_is_longer_than_a_hundred_columns() {
+    let train = fixture("train.json");
+    let train = train.to_str().unwrap();
+    for arguments in [
+        &["summary", "--explain", train][..],
+        &["leaks", train],
+        &["frag", train],
+        &["env", "--list"],
+    ] {
+        let (_, text, _) = run(cenote().args(arguments));
+        let long = text.lines().find(|line| line.chars().count() > 100 && !line.contains(train));
+        assert_eq!(long, None, "{arguments:?}");
+    }
+}
+
+/// A text without its line breaks.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A copy of a fixture, changed.
+fn changed(name: &str, path: &Path, change: impl Fn(&mut serde_json::Value)) {
+    let mut json = serde_json::from_str(&fs::read_to_string(fixture(name)).unwrap()).unwrap();
+    change(&mut json);
+    fs::write(path, json.to_string()).unwrap();
+}
+
+/// What a verb says of a changed fixture.
+fn of_changed(verb: &str, name: &str, change: impl Fn(&mut serde_json::Value)) -> String {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("report.json");
+    changed(name, &path, change);
+    let (status, text, error) = run(cenote().arg(verb).arg(&path));
+    assert_eq!((status, error.as_str()), (0, ""));
+    text
+}
+
+#[test]
+fn refusals_of_one_kind_are_told_once() {
+    let text = of_changed("summary", "train.json", |json| {
+        let events = json["events"].as_array_mut().unwrap();
+        let mut refused = events.pop().unwrap();
+        refused["state"]["limit_bytes"] = serde_json::Value::Null;
+        for n in 0..30u64 {
+            refused["at_ns"] = (180_000_000 + n * 10_000_000).into();
+            events.push(refused.clone());
+        }
+    });
+    let part = "out of memory 30 times between 180 ms and 470 ms on GPU 0: 5.00 GiB asked; \
+                the device has 3.00 GiB free, the pool's largest free block is 2.00 GiB";
+    assert!(flat(&text).contains(part), "{text}");
+    assert_eq!(text.matches("held 60.00 GiB").count(), 1, "{text}");
+}
+
+#[test]
+fn a_sample_without_age_and_a_device_without_name() {
+    let text = of_changed("summary", "train.json", |json| {
+        json["devices"][0]["memory"]["sampled_unix_ns"] = 1_790_000_722_950_000_000u64.into();
+        json["devices"][0]["name"] = serde_json::Value::Null;
+    });
+    assert!(text.contains("\nGPU 0, 140.40 GiB\n  driver used 70.80 GiB = tracked"), "{text}");
+}
+
+#[test]
+fn memory_that_waits_is_no_fragmentation() {
+    let waits = |json: &mut serde_json::Value| {
+        let free = 50 << 20;
+        json["devices"][0]["fragmentation"] = serde_json::json!({
+            "internal_ratio": 0.0, "external_ratio": 1.0, "free_bytes": free, "largest_free_bytes": 0,
+            "stranded": { "pinned_by_live_bytes": 0, "waiting_bytes": free, "exported_bytes": 0 },
+        });
+    };
+    for verb in ["summary", "frag"] {
+        let text = of_changed(verb, "train.json", waits);
+        assert!(text.contains("50.00 MiB free waits for work in flight"), "{text}");
+        assert!(!text.contains("100.0%"), "{text}");
+    }
+}
+
+#[test]
+fn a_pool_that_was_off_is_not_shown() {
+    let observe = |json: &mut serde_json::Value| {
+        json["coverage"]["mode"] = "observe".into();
+        json["devices"][0]["pool"]["allocations"] = 0.into();
+        json["devices"][0]["pool"]["peak_reserved_bytes"] = 0.into();
+    };
+    for verb in ["summary", "frag"] {
+        let text = of_changed(verb, "clean.json", observe);
+        assert!(text.contains("served nothing (mode:observe)"), "{text}");
+        assert!(!text.contains("largest free"), "{text}");
+    }
+}
+
+#[test]
+fn a_site_of_python_names_what_is_not_the_interpreter() {
+    let python = |json: &mut serde_json::Value| {
+        let frames = json["frames"].as_array_mut().unwrap();
+        frames[1] =
+            serde_json::json!({ "module": "_ctypes.so", "offset": "0x1", "symbol": "call_it" });
+        for frame in &mut frames[2..] {
+            frame["module"] = "python3.12".into();
+            frame["symbol"] = "_PyEval_EvalFrameDefault".into();
+        }
+    };
+    let text = of_changed("summary", "train.json", python);
+    assert!(text.contains("called from Python < call_it (_ctypes.so)"), "{text}");
+    assert!(!text.contains("_PyEval"), "{text}");
 }
 
 #[test]
@@ -105,6 +219,20 @@ fn a_threshold_counts_suspects_only() {
     assert_eq!(fail_on("800MiB"), 0);
     assert_eq!(fail_on("799MiB"), 123);
     assert_eq!(fail_on("heaps"), 2);
+}
+
+#[test]
+fn a_threshold_does_not_pass_where_nothing_is_known() {
+    for name in ["recovered.json", "unseen.json"] {
+        let (status, _, error) =
+            run(cenote().args(["leaks", "--fail-on", "1GiB"]).arg(fixture(name)));
+        assert!(status == 123 && error.contains("does not tell what was live at exit"), "{error}");
+        for verb in ["leaks", "summary"] {
+            let (_, text, _) = run(cenote().args([verb, "--json"]).arg(fixture(name)));
+            let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert!(json[0].as_object().unwrap()["suspects_bytes"].is_null(), "{verb}: {text}");
+        }
+    }
 }
 
 #[test]
@@ -120,8 +248,14 @@ fn a_report_that_saw_nothing_or_too_little_never_says_no_leaks() {
 #[test]
 fn fragmentation_has_a_map() {
     let (_, text, _) = run(cenote().arg("frag").arg(fixture("train.json")));
-    let map = format!("[{}{}ww]", "L".repeat(32), "f".repeat(30));
+    let map = format!("[{}{}w] 64.00 KiB slots\n", "L".repeat(20), "f".repeat(19));
     assert!(text.contains(&map), "{text}");
+    assert!(text.contains("and 1 full segment of 512.00 MiB"), "{text}");
+    let (_, all, _) = run(cenote().args(["frag", "--all"]).arg(fixture("train.json")));
+    assert!(all.contains(&format!("[{}]", "L".repeat(40))), "{all}");
+    let (_, both, _) =
+        run(cenote().arg("frag").args([fixture("train.json"), fixture("clean.json")]));
+    assert!(both.starts_with(&text) && both[text.len()..].starts_with('\n'), "{both}");
     assert!(
         text.contains("largest request that needs nothing from the driver: 2.00 GiB"),
         "{text}"
@@ -178,6 +312,39 @@ fn what_is_wrong_with_a_report_is_said_with_a_status() {
 }
 
 #[test]
+fn one_file_that_can_not_be_read_hides_no_other() {
+    let folder = TempDir::new().unwrap();
+    fs::copy(fixture("clean.json"), folder.path().join("a.json")).unwrap();
+    fs::write(folder.path().join("b.json"), r#"{"schema":"cenote.report/1"}"#).unwrap();
+    for verb in ["summary", "leaks", "frag"] {
+        for json in [None, Some("--json")] {
+            let (status, text, error) =
+                run(cenote().arg(verb).args(json).arg("/nowhere/x.json").arg(folder.path()));
+            assert_eq!(status, 121);
+            assert!(
+                error.contains("can't read /nowhere/x.json") && error.contains("b.json: "),
+                "{error}"
+            );
+            assert!(text.contains("a.json"), "{text}");
+        }
+    }
+    fs::write(folder.path().join("b.json"), r#"{"schema":"cenote.report/2"}"#).unwrap();
+    let (status, _, error) = run(cenote().arg("summary").arg(folder.path()));
+    assert!(
+        status == 122 && error.contains("install the version of cenote that wrote it"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_job_without_its_dashes() {
+    let (status, _, error) =
+        run(cenote().args(["run", "-c", "limit:1GiB", "python", "x.py", "-v"]));
+    assert_eq!(status, 2);
+    assert!(error.ends_with("cenote run -c limit:1GiB -- python x.py -v\n"), "{error}");
+}
+
+#[test]
 fn wrong_usage_is_status_2() {
     for arguments in [&["sumary"][..], &["summary"], &["run"], &["run", "--"], &[]] {
         assert_eq!(run(cenote().args(arguments)).0, 2, "{arguments:?}");
@@ -221,7 +388,31 @@ fn a_job_that_never_reaches_cuda() {
 }
 
 #[test]
+fn a_job_without_cenote_is_told_so() {
+    let (_, _, error) = run(job(&[], "true").env("CENOTE_DISABLE", "1"));
+    assert!(error.starts_with("cenote: cenote was switched off (CENOTE_DISABLE)"), "{error}");
+    let (_, _, error) = run(&mut job(&["-c", "mode:off"], "true"));
+    assert!(error.starts_with("cenote: cenote was switched off (mode:off)"), "{error}");
+}
+
+#[test]
+fn a_process_without_its_report_did_reach_cuda() {
+    let folder = TempDir::new().unwrap();
+    let alive = page_of(folder.path(), std::process::id(), &folder.path().join("a.json"));
+    let link = format!("ln -s {} $CENOTE_RUN_DIR", alive.path.as_ref().unwrap().display());
+    let (_, _, error) = run(&mut job(&[], &link));
+    assert!(error.contains("outlives the job") && error.lines().count() == 1, "{error}");
+    alive.page.report_path.set(b"/nowhere/a.json");
+    alive.page.state.store(State::Reported as u32, Release);
+    let (_, _, error) = run(&mut job(&[], &link));
+    assert!(error.contains("can't read /nowhere/a.json") && error.lines().count() == 1, "{error}");
+    assert_eq!(error.matches("No such file").count(), 1, "{error}");
+}
+
+#[test]
 fn a_job_that_dies_of_a_signal() {
+    let (_, _, error) = run(&mut job(&[], "kill -KILL $$"));
+    assert!(error.contains(", ended by signal 9\n"), "{error}");
     assert_eq!(run(&mut job(&["-q"], "kill -KILL $$")).0, 137);
 }
 
@@ -273,6 +464,43 @@ fn a_wrong_configuration_warns_or_refuses() {
     let (status, out, error) = run(&mut job(&["-c", "limti:1GiB,strict:true"], "echo started"));
     assert_eq!((status, out.as_str()), (120, ""));
     assert!(error.contains("strict:true"), "{error}");
+}
+
+#[test]
+fn an_unknown_placeholder_is_named() {
+    let line = "unknown placeholder \"%z\" in CENOTE_OUTPUT: it takes %p %e";
+    let (status, _, error) = run(&mut job(&["-q", "-o", "%z.json"], "exit 3"));
+    assert!(status == 3 && error.contains(line), "{error}");
+    let library = harmless_library();
+    for verb in ["env", "doctor"] {
+        let mut command = cenote();
+        command.args([verb, "--library", &library]).env("CENOTE_OUTPUT", "a/%z.json");
+        let (_, text, error) = run(&mut command);
+        let told = flat(&format!("{text}{error}"));
+        assert!(told.contains(line), "{told}");
+    }
+}
+
+#[test]
+fn what_can_not_be_started_is_said() {
+    let folder = TempDir::new().unwrap();
+    let text = folder.path().join("text");
+    fs::write(&text, "hello").unwrap();
+    for (program, part) in [
+        (folder.path().to_str().unwrap(), ": it is a folder"),
+        (text.to_str().unwrap(), ": it is not executable"),
+        ("no-such-program", ": it is in no folder of PATH"),
+    ] {
+        let (status, _, error) =
+            run(cenote().args(["run", "--library", &harmless_library(), "--", program]));
+        assert!(
+            status == 120 && error.contains(&format!("can't start {program}{part}")),
+            "{error}"
+        );
+        let (status, found) = doctor(&folder, program);
+        let found = flat(&found);
+        assert!(status == 1 && found.contains(&format!("can't start {program}{part}")), "{found}");
+    }
 }
 
 #[test]
@@ -346,6 +574,55 @@ fn a_killed_process_is_recovered() {
 }
 
 #[test]
+fn what_a_process_told_before_it_was_killed_is_kept() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("train.json");
+    let file = page_of(folder.path(), 4_000_001, &output);
+    let started = file.page.started_unix_ns.load(Relaxed);
+    file.page.report_path.set(output.to_str().unwrap().as_bytes());
+    changed("train.json", &output, |json| {
+        json["reason"] = "out_of_memory".into();
+        json["process"]["pid"] = 4_000_001.into();
+        json["process"]["started_unix_ns"] = started.into();
+        json["process"]["duration_ns"] = 3_000_000_000u64.into();
+    });
+    let page = file.path.clone().unwrap();
+    drop(file);
+    let (status, _, error) = run(cenote().arg("recover").arg(&page));
+    assert_eq!((status, error.as_str()), (0, ""));
+    let (_, text, _) = run(cenote().arg(&output));
+    for part in [
+        "rank 3 of 8",
+        "recovered, incomplete",
+        "GPU 0  NVIDIA H200, 80.00 GiB",
+        "reserved 4.00 MiB = live",
+        "out of memory after 10 m 00 s on GPU 0: 5.00 GiB asked",
+        "held 60.00 GiB in 130 blocks: at::native::empty (libtorch_cuda.so)",
+        "called from at::native::empty (libtorch_cuda.so)",
+        "report that the process wrote when an\n    allocation was refused, 3.0 s after its first CUDA call",
+        "an example of a remark",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    assert!(text.contains("pid 4000001 on node1"), "{text}");
+}
+
+#[test]
+fn a_report_of_another_process_is_not_mixed_in() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("train.json");
+    let file = page_of(folder.path(), 4_000_001, &output);
+    fs::copy(fixture("train.json"), folder.path().join("other.json")).unwrap();
+    file.page.report_path.set(folder.path().join("other.json").to_str().unwrap().as_bytes());
+    let page = file.path.clone().unwrap();
+    drop(file);
+    let other = folder.path().join("mine.json");
+    assert_eq!(run(cenote().arg("recover").arg(&page).arg("-o").arg(&other)).0, 0);
+    let (_, text, _) = run(cenote().arg(&other));
+    assert!(!text.contains("out of memory"), "{text}");
+}
+
+#[test]
 fn of_many_writers_at_once_each_gets_a_name() {
     const WRITERS: u32 = 12;
     let folder = TempDir::new().unwrap();
@@ -390,8 +667,27 @@ fn a_page_is_found_by_process_id_and_written_elsewhere() {
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((status, &json[0]["state"]), (0, &"recovered".into()));
     assert!(elsewhere.exists() && !folder.path().join("b.json").exists());
+    let run_folder = folder.path().join("cenote-run-1-x");
+    page_of_the_dead(&run_folder, 4_000_004, &folder.path().join("d.json"));
+    let of_a_run = run(cenote()
+        .args(["recover", "4000004"])
+        .env("CENOTE_RUNTIME_DIR", folder.path())
+        .env("TMPDIR", folder.path()));
+    assert_eq!(of_a_run.0, 0, "{}", of_a_run.2);
+    assert!(folder.path().join("d.json").exists());
     let (status, _, error) = recover("4000003");
     assert!(status == 121 && error.contains("no page of process 4000003"), "{error}");
+}
+
+#[test]
+fn an_error_tells_its_cause_once() {
+    let folder = TempDir::new().unwrap();
+    let page = page_of_the_dead(folder.path(), 4_000_001, &folder.path().join("a.json"));
+    fs::write(folder.path().join("file"), "").unwrap();
+    let output = folder.path().join("file/b.json");
+    let (status, _, error) = run(cenote().arg("recover").arg(&page).arg("-o").arg(&output));
+    assert_eq!((status, error.matches("os error").count()), (1, 1), "{error}");
+    assert!(page.exists(), "for another try");
 }
 
 #[test]
@@ -406,7 +702,32 @@ fn a_process_that_runs_keeps_its_page() {
     assert!(status == 0 && out.contains("still runs"), "{out}");
     let (status, out, _) = run(cenote().args(["recover", "--live"]).arg(&path));
     assert!(status == 0 && out.contains("live 3.00 MiB"), "{out}");
+    assert!(out.contains("still running, numbers as of now\n") && !out.contains("ended"), "{out}");
     assert!(path.exists() && !output.exists());
+}
+
+#[test]
+fn a_process_that_runs_is_asked_for_a_report() {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("train.json");
+    let file = page_of(folder.path(), std::process::id(), &output);
+    let page = file.page;
+    let answer = output.clone();
+    let process = std::thread::spawn(move || {
+        while page.requested.load(Relaxed) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        page.served.store(1, Relaxed);
+        changed("clean.json", &answer, |json| json["written_unix_ns"] = u64::MAX.into());
+        page.report_path.set(answer.to_str().unwrap().as_bytes());
+    });
+    let ask = || run(cenote().args(["recover", "--request"]).arg(file.path.as_ref().unwrap()));
+    let (status, out, error) = ask();
+    process.join().unwrap();
+    assert_eq!((status, error.as_str()), (0, ""));
+    assert!(out.contains(&format!(": {0}\nnext: cenote summary {0}\n", output.display())), "{out}");
+    let (status, _, error) = ask();
+    assert!(status == 1 && error.contains("wrote no report within 2 s"), "{error}");
 }
 
 #[test]
@@ -414,6 +735,9 @@ fn nothing_to_recover() {
     let folder = TempDir::new().unwrap();
     let (status, out, _) = run(cenote().arg("recover").env("CENOTE_RUNTIME_DIR", folder.path()));
     assert!(status == 0 && out.contains("nothing to recover"), "{out}");
+    let (status, out, _) = run(cenote().arg("recover").arg(folder.path()));
+    let folder_named = out.contains(&format!("no pages in {}\n", folder.path().display()));
+    assert!(status == 0 && folder_named, "{out}");
     let text = folder.path().join("1-1.page");
     fs::write(&text, "hello").unwrap();
     let (status, _, error) = run(cenote().arg("recover").arg(&text));
@@ -431,7 +755,9 @@ fn run_makes_the_report_of_a_process_that_was_killed() {
     for part in [
         "1 process used CUDA",
         "never out of memory",
+        ", ended by signal 9",
         "3.00 MiB",
+        "suspects        not known: 1 process did not end by itself",
         "1 process ended without a report",
     ] {
         assert!(error.contains(part), "{part:?} is not in\n{error}");
@@ -455,12 +781,38 @@ fn run_reads_the_reports_that_processes_wrote() {
     assert_eq!(status, 0);
     for part in [
         "2 processes used CUDA",
-        "out of memory 1 time",
+        "out of memory 1 time: 5.00 GiB asked,",
+        "limit 70.00 GiB; most\n  held by at::native::empty",
         "65.00 GiB  rank 3",
         "1 growing, 1 never freed",
     ] {
         assert!(error.contains(part), "{part:?} is not in\n{error}");
     }
+}
+
+/// Ends with the line of the next command for four processes that wrote `1.json` to `4.json`.
+fn next_of_four(folder: &Path) -> String {
+    let pages = TempDir::new().unwrap();
+    let mut script = String::new();
+    for n in 1..=4 {
+        let report = folder.join(format!("{n}.json"));
+        fs::copy(fixture("clean.json"), &report).unwrap();
+        let file = page_of(pages.path(), 4_000_000 + n, &report);
+        file.page.report_path.set(report.to_str().unwrap().as_bytes());
+        file.page.state.store(State::Reported as u32, Release);
+        script += &format!("cp {} $CENOTE_RUN_DIR; ", file.path.unwrap().display());
+    }
+    let (_, _, error) = run(job(&[], &script).current_dir(folder));
+    error.lines().last().unwrap().to_owned()
+}
+
+#[test]
+fn the_next_command_names_our_reports_only() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    assert_eq!(next_of_four(&path), "  next: cenote summary .");
+    fs::copy(fixture("clean.json"), path.join("old.json")).unwrap();
+    assert_eq!(next_of_four(&path), "  next: cenote summary 1.json 2.json 3.json 4.json");
 }
 
 // --- doctor, env, schema ---
@@ -491,11 +843,12 @@ fn the_doctor_follows_scripts() {
     let folder = TempDir::new().unwrap();
     let script = folder.path().join("train");
     fs::write(&script, "#!/usr/bin/env -S sh\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let (status, text) = doctor(&folder, script.to_str().unwrap());
     assert!(status == 0 && text.contains("is a script, run by /usr/bin/env -S sh"), "{text}");
     fs::write(&script, "#!/nowhere/python\n").unwrap();
     let (status, text) = doctor(&folder, script.to_str().unwrap());
-    assert!(status == 1 && text.contains("can't find /nowhere/python"), "{text}");
+    assert!(status == 1 && text.contains("can't start /nowhere/python"), "{text}");
 }
 
 #[test]
@@ -511,7 +864,7 @@ fn the_doctor_knows_what_can_not_be_preloaded() {
     let (status, text) = doctor(&folder, program.to_str().unwrap());
     assert!(status == 1 && text.contains("linked statically"), "{text}");
     let (status, text) = doctor(&folder, "no-such-program");
-    assert!(status == 1 && text.contains("can't find no-such-program"), "{text}");
+    assert!(status == 1 && text.contains("can't start no-such-program"), "{text}");
 }
 
 /// Makes a dynamic program look like a static one.

@@ -48,7 +48,7 @@ fn other_names_of_the_driver_are_left_alone() {
         "cuInit",
         "cuDeviceGet",
         "cuCtxRecordEvent",
-        "cuMemGetAddressRange_v2",
+        "cuPointerGetAttribute",
         "cuGetExportTable",
         "cuStreamQuery",
     ];

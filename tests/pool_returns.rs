@@ -15,12 +15,17 @@ struct SlowCard {
     taken: AtomicU64,
     next: AtomicU64,
     frees: AtomicU64,
+    /// How long a refusal takes: longer than the returns, they are over when it comes.
+    refusal: Duration,
 }
 
 impl Driver for SlowCard {
     fn allocate(&self, bytes: u64) -> Result<u64, Failure> {
         let fits = |taken: u64| Some(taken + bytes).filter(|&sum| sum <= CAPACITY);
-        self.taken.fetch_update(Relaxed, Relaxed, fits).map_err(|_| Failure::OutOfMemory)?;
+        if self.taken.fetch_update(Relaxed, Relaxed, fits).is_err() {
+            std::thread::sleep(self.refusal);
+            return Err(Failure::OutOfMemory);
+        }
         Ok((1 << 40) + self.next.fetch_add(1, Relaxed) * CAPACITY)
     }
 
@@ -60,6 +65,15 @@ impl Driver for SlowCard {
 
 #[test]
 fn a_thread_is_not_refused_what_another_is_giving_back() {
+    race(Duration::ZERO);
+}
+
+#[test]
+fn nor_what_another_gave_back_while_the_driver_refused() {
+    race(Duration::from_millis(400));
+}
+
+fn race(refusal: Duration) {
     let config = Config {
         max_split_size: None,
         max_non_split_rounding: 0,
@@ -68,7 +82,7 @@ fn a_thread_is_not_refused_what_another_is_giving_back() {
         free_barrier: false,
     };
     let book: &'static PoolBook = Box::leak(Box::default());
-    let pool = Pool::new(SlowCard::default(), config, book);
+    let pool = Pool::new(SlowCard { refusal, ..SlowCard::default() }, config, book);
     let blocks = [0; 2].map(|_| pool.allocate(2 * MIB, 0).unwrap());
     for block in blocks {
         pool.free(block, 0).unwrap();

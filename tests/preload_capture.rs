@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::Run;
+use harness::{MIB, Run};
 
 const MODES: [&str; 3] = ["global", "thread", "relaxed"];
 
@@ -92,4 +92,13 @@ fn contexts_may_come_and_go_while_others_capture() {
 fn a_capture_that_its_context_took_along_is_over() {
     let outcome = Run::new("capture_lost").run().ok();
     assert_eq!(outcome.value("driver_allocations"), 1);
+}
+
+// During a capture nothing that was freed can be known to be done. A long one must not fill the card for it.
+#[test]
+fn a_capture_beside_a_busy_thread_does_not_fill_the_card() {
+    let outcome = Run::new("capture_churn").arg("200").run().ok();
+    assert_eq!(outcome.value("end"), 0);
+    let reserved = outcome.pool().peak_reserved_bytes;
+    assert!(reserved <= 512 * MIB, "{reserved} bytes reserved for 64 MiB live");
 }

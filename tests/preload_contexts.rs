@@ -74,3 +74,11 @@ fn a_sticky_error_is_passed_on() {
         assert_eq!(outcome.pool().out_of_memory, 0);
     }
 }
+
+// A context's place in the books is free again only when nothing names it any more.
+#[test]
+fn contexts_that_come_and_go_at_once_keep_their_blocks_apart() {
+    let outcome = Run::new("contexts_race").arg("1500").run().ok();
+    assert!(outcome.value("rounds") > 20, "{}", outcome.value("rounds"));
+    assert_eq!(outcome.value("refused"), 0);
+}

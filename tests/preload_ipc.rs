@@ -143,3 +143,14 @@ fn the_pool_never_maps_memory_itself() {
         assert_eq!(outcome.calls(name), 0, "{name}");
     }
 }
+
+// C24, and what UCX and NCCL do with it: the range of an inner pointer is the program's block, whole as it was asked for; and
+// base plus distance is the same byte on the other side, whichever of the two was exported.
+#[test]
+fn a_range_is_that_of_the_block_on_both_sides() {
+    for how in ["pointer", "start"] {
+        let outcome = Run::new("ipc_range").arg(how).run().ok();
+        assert_eq!((outcome.value("is_base"), outcome.value("length")), (1, 65536), "{how}");
+        assert_eq!(outcome.value("right"), 1, "{how}");
+    }
+}

@@ -469,7 +469,9 @@ fn what_is_wrong_with_a_file_is_said() {
     assert!(message("{}").contains("missing field `schema`"));
     assert!(message(r#"{"schema":"other/1"}"#).contains("its schema is \"other/1\""));
     let newer = message(r#"{"schema":"cenote.report/2","cenote_version":"3.1.4"}"#);
-    assert!(newer.contains("install cenote 3.1.4"), "{newer}");
+    assert!(newer.contains("install cenote 3.1.4, which wrote it"), "{newer}");
+    let nameless = message(r#"{"schema":"cenote.report/2"}"#);
+    assert!(nameless.ends_with("install the version of cenote that wrote it"), "{nameless}");
     let mut json = serde_json::to_value(Job::new(SECOND).report()).unwrap();
     json["devices"][0]["pool"]["hits"] = "many".into();
     let wrong = message(&json.to_string());

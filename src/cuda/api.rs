@@ -31,6 +31,7 @@ macro_rules! driver_api {
                 cuMemAllocPitch_v2(pointer: *mut DevicePtr, pitch: *mut usize, width: usize, height: usize, element: c_uint);
                 cuMemAllocManaged(pointer: *mut DevicePtr, bytes: usize, flags: c_uint);
                 cuMemFree_v2(pointer: DevicePtr);
+                cuMemGetAddressRange_v2(base: *mut DevicePtr, bytes: *mut usize, pointer: DevicePtr);
                 cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
 
                 cuMemAllocAsync(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
@@ -55,6 +56,7 @@ macro_rules! driver_api {
                 cuIpcCloseMemHandle(pointer: DevicePtr);
 
                 cuCtxDestroy_v2(context: ContextHandle);
+                cuCtxFromGreenCtx(context: *mut ContextHandle, green: usize);
                 cuCtxEnablePeerAccess(peer: ContextHandle, flags: c_uint);
                 cuDevicePrimaryCtxRelease(device: c_int);
                 cuDevicePrimaryCtxRelease_v2(device: c_int);
@@ -74,7 +76,6 @@ macro_rules! driver_api {
                 cuModuleLoadData(module: *mut usize, image: *const c_void);
                 cuModuleLoadDataEx(module: *mut usize, image: *const c_void, count: c_uint, options: *mut c_int, values: *mut *mut c_void);
                 cuModuleLoadFatBinary(module: *mut usize, image: *const c_void);
-                cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char);
                 cuLibraryLoadData(library: *mut usize, image: *const c_void, options: *mut c_int, values: *mut *mut c_void, count: c_uint, library_options: *mut c_int, library_values: *mut *mut c_void, library_count: c_uint);
                 cuLibraryLoadFromFile(library: *mut usize, path: *const c_char, options: *mut c_int, values: *mut *mut c_void, count: c_uint, library_options: *mut c_int, library_values: *mut *mut c_void, library_count: c_uint);
                 cuLibraryGetModule(module: *mut usize, library: usize);

@@ -1,6 +1,6 @@
 //! The pool of one context: allocate, free, give back.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::gauges::PoolBook;
@@ -15,7 +15,7 @@ use crate::cuda::{DevicePtr, Driver, Event, Failure};
 const PATIENCE_MS: u64 = 1000;
 
 /// Batches that one allocation waits for before it takes more memory.
-const MOST_WAITS: usize = 16;
+const MOST_WAITS: usize = 4;
 /// Bytes that may wait however little the program holds: so the device has a next piece of work while the host waits.
 const WAITING_FLOOR: u64 = 256 << 20;
 
@@ -47,6 +47,8 @@ pub struct Pool<D> {
     /// Held while segments that are out of the books go back to the driver; and by which thread.
     pub(super) returning: Mutex<()>,
     pub(super) returner: AtomicUsize,
+    /// Segments that went back.
+    pub(super) returns: AtomicU64,
 }
 
 impl<D: Driver> Pool<D> {
@@ -66,6 +68,7 @@ impl<D: Driver> Pool<D> {
             barrier: Mutex::new(()),
             returning: Mutex::new(()),
             returner: AtomicUsize::new(0),
+            returns: AtomicU64::new(0),
         }
     }
 
@@ -84,18 +87,24 @@ impl<D: Driver> Pool<D> {
     /// What the driver says, after everything that could be given back was.
     pub fn allocate(&self, bytes: u64, tag: u64) -> Result<DevicePtr, Failure> {
         let fit = Fit::of(bytes, self.slabs.load(Relaxed));
+        let address = self.find(fit, tag)?;
         self.book.allocations.fetch_add(1, Relaxed);
+        Ok(address)
+    }
+
+    fn find(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
         for _ in 0..MOST_WAITS {
             let ticket = {
                 let mut state = self.lock();
                 if let Some(address) = self.search(&mut state, fit, tag) {
-                    self.book.hits.fetch_add(1, Relaxed);
                     return Ok(address);
                 }
-                let full = self.book.waiting.get() >= self.waiting_bound();
-                let awaited = || state.awaited(fit).and_then(|number| state.waiting.ticket(number));
-                let may_wait = full && state.captures == 0;
-                may_wait.then(|| awaited().or_else(|| state.waiting.oldest())).flatten()
+                let over = self.over_waiting_bound().filter(|_| state.may_call());
+                over.and_then(|over| {
+                    let awaited =
+                        state.awaited(fit).and_then(|number| state.waiting.ticket(number));
+                    awaited.or_else(|| state.waiting.ticket_for(over))
+                })
             };
             let Some(ticket) = ticket else { break };
             self.book.waits.fetch_add(1, Relaxed);
@@ -109,20 +118,22 @@ impl<D: Driver> Pool<D> {
 
     /// A ready slot; if there is none, after asking which events are done.
     pub(super) fn search(&self, state: &mut State, fit: Fit, tag: u64) -> Option<DevicePtr> {
-        let found = state.take(fit, tag);
-        if found.is_some() || state.captures > 0 || state.waiting.is_empty() {
-            return found;
+        let mut found = state.take(fit, tag);
+        if found.is_none() && state.may_call() && !state.waiting.is_empty() {
+            self.record(state);
+            let settled = state.waiting.poll(|event| self.driver.is_done(event));
+            self.recycle(state.settle(settled, self.driver.now_ms()));
+            found = state.take(fit, tag);
         }
-        self.record(state);
-        let settled = state.waiting.poll(|event| self.driver.is_done(event));
-        self.recycle(state.settle(settled, self.driver.now_ms()));
-        state.take(fit, tag)
+        self.book.hits.fetch_add(u64::from(found.is_some()), Relaxed);
+        found
     }
 
-    /// Bytes that may wait: as many as the program ever held. So the pool holds at most twice what the program needs while the
-    /// device works.
-    fn waiting_bound(&self) -> u64 {
-        self.book.live.peak().max(WAITING_FLOOR)
+    /// By how much more waits than the program ever held. An allocation brings it below before it takes more memory: so what is
+    /// held for work in flight is bounded, whatever the program does.
+    fn over_waiting_bound(&self) -> Option<u64> {
+        let bound = self.book.live.peak().max(WAITING_FLOOR);
+        (self.book.waiting.get() + 1).checked_sub(bound).filter(|&over| over > 0)
     }
 
     /// Takes a block back. It is handed out again once the work in flight is done. `tag` is kept for [`WrongFree`].
@@ -153,12 +164,21 @@ impl<D: Driver> Pool<D> {
         }
         // A slot of a slab can't go back alone: it stays out of use until the whole slab can.
         segment.slots[member.1 as usize].exported |= unpooled;
+        let over = self.over_waiting_bound().is_some();
+        if whole && over && state.captures > 0 && !state.frozen && !state.dead {
+            // During a capture nothing settles: a long one would fill the card. The driver takes a free then (measured, in relaxed
+            // mode), and waits as it does for any.
+            let doomed = state.remove(member.0);
+            drop(state);
+            self.return_to_driver(doomed.into_iter());
+            return Ok(());
+        }
         if synchronised {
             state.settle(Settled::of(vec![member]), self.driver.now_ms());
             return Ok(());
         }
         state.start_waiting(member);
-        if state.waiting.open_len() >= Waiting::OPEN {
+        if over || state.waiting.open_len() >= Waiting::OPEN {
             self.record(&mut state);
         }
         Ok(())
@@ -168,7 +188,7 @@ impl<D: Driver> Pool<D> {
     /// free costs no driver call (5 us on a thread that had slept, while a kernel runs and another thread launches). What is launched between the free and
     /// the event delays the slot; so nobody waits for an event without an end.
     pub(super) fn record(&self, state: &mut State) {
-        if state.captures > 0 || state.dead || state.waiting.open_len() == 0 {
+        if !state.may_call() || state.waiting.open_len() == 0 {
             return;
         }
         if !state.waiting.has_room() {
@@ -193,7 +213,7 @@ impl<D: Driver> Pool<D> {
         let _barrier = self.barrier.lock();
         let earlier = {
             let mut state = self.lock();
-            if state.captures > 0 || state.dead {
+            if !state.may_call() {
                 return false;
             }
             state.waiting.take_open()
@@ -212,7 +232,7 @@ impl<D: Driver> Pool<D> {
     /// thread is in the pool.
     pub fn settle(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
-        if state.captures == 0 && !state.waiting.is_empty() {
+        if state.may_call() && !state.waiting.is_empty() {
             self.record(&mut state);
             let settled = state.waiting.poll(|event| self.driver.is_done(event));
             self.recycle(state.settle(settled, self.driver.now_ms()));
@@ -230,11 +250,12 @@ impl<D: Driver> Pool<D> {
             return;
         }
         state.captures = state.captures.saturating_sub(1);
-        if state.captures == 0 {
-            self.record(&mut state);
-            let doomed = std::mem::take(&mut state.doomed);
-            self.give_back(state, doomed);
-        }
+        self.record(&mut state);
+    }
+
+    /// The context may be ending, or lives on after all. While it may, the pool leaves the driver alone.
+    pub fn freeze(&self, frozen: bool) {
+        self.lock().frozen = frozen;
     }
 
     /// Whether a stream captures.

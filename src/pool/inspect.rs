@@ -40,6 +40,8 @@ pub struct Located {
     pub segment_bytes: u64,
     /// Size of the slot.
     pub block_bytes: u64,
+    /// Size as requested by its owner.
+    pub requested_bytes: u64,
     /// State of the slot.
     pub state: SlotState,
 }
@@ -64,21 +66,15 @@ pub struct SegmentView {
 }
 
 impl<D: Driver> Pool<D> {
-    /// A peer process was given the block: it is never recycled afterwards. The start of a slab stands for all of its slots,
-    /// since that is the address under which the driver knows it.
+    /// A peer process was given the block: it is never recycled afterwards.
     pub fn export(&self, address: DevicePtr) -> Option<Located> {
         let mut state = self.lock();
         let located = locate(&state, address)?;
         let segment = state.segments.get_mut(&located.segment)?;
         let (slot, _) = segment.slot_at(address)?;
-        let slots = match address == segment.address {
-            true => 0..segment.slots.len(),
-            false => slot as usize..slot as usize + 1,
-        };
-        for slot in &mut segment.slots[slots] {
-            if !std::mem::replace(&mut slot.exported, true) {
-                self.book.exported_blocks.fetch_add(1, Relaxed);
-            }
+        let slot = &mut segment.slots[slot as usize];
+        if !std::mem::replace(&mut slot.exported, true) {
+            self.book.exported_blocks.fetch_add(1, Relaxed);
         }
         state.withhold(located.segment);
         Some(located)
@@ -156,6 +152,7 @@ fn locate(state: &State, address: DevicePtr) -> Option<Located> {
         segment: segment.address,
         segment_bytes: segment.bytes,
         block_bytes: segment.slot_bytes,
+        requested_bytes: segment.slots[slot as usize].requested,
         state: segment.slots[slot as usize].state,
     })
 }

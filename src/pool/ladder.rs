@@ -1,7 +1,7 @@
 //! What the pool does when no block fits: take more memory, and before it refuses, give back everything that it can.
 
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::context::Pool;
 use super::segment::SlotState;
@@ -11,16 +11,17 @@ use super::waiting::Ticket;
 use crate::cuda::{DevicePtr, Driver, Failure};
 
 /// How long a request that would be refused otherwise waits for work in flight.
-const LAST_PATIENCE_MS: u64 = 30_000;
+const LAST_PATIENCE_MS: u64 = 10_000;
+/// How often the driver is asked while another thread gives memory back.
+const MOST_ASKS: usize = 8;
 
 impl<D: Driver> Pool<D> {
-    /// Takes a segment from the driver. When the driver has none, each rung gives something back and then searches again and
-    /// asks again: cached segments; what waits for work in flight; what another thread is giving back; at last any slot that is large enough, and a block of the
-    /// very size that was asked.
+    /// Takes a segment from the driver. When the driver has none, each rung gives something back, and then searches and asks
+    /// again: cached segments; what waits for work in flight; at last any slot that is large enough, and a block of the very size
+    /// that was asked.
     pub(super) fn grow(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
         type Rung<D> = fn(&Pool<D>) -> bool;
-        let rungs: [Rung<D>; 4] =
-            [|_| true, Pool::flush, Pool::flush_after_waiting, Pool::await_returns];
+        let rungs: [Rung<D>; 3] = [|_| true, Pool::flush, Pool::flush_after_waiting];
         for rung in rungs {
             if !rung(self) {
                 continue;
@@ -29,7 +30,7 @@ impl<D: Driver> Pool<D> {
             if let Some(address) = found {
                 return Ok(address);
             }
-            match self.take_segment(fit, tag) {
+            match self.ask(fit, tag) {
                 Err(Failure::OutOfMemory) => {}
                 answer => return answer,
             }
@@ -38,9 +39,22 @@ impl<D: Driver> Pool<D> {
             return Ok(address);
         }
         match fit.exact() {
-            exact if exact != fit => self.take_segment(exact, tag),
+            exact if exact != fit => self.ask(exact, tag),
             _ => Err(Failure::OutOfMemory),
         }
+    }
+
+    /// Asks the driver for a segment, again while another thread gives some back: what is on its way to the driver is in no book.
+    fn ask(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
+        for _ in 0..MOST_ASKS {
+            let seen = self.returns.load(Acquire);
+            match self.take_segment(fit, tag) {
+                Err(Failure::OutOfMemory)
+                    if self.await_returns() || self.returns.load(Acquire) != seen => {}
+                answer => return answer,
+            }
+        }
+        Err(Failure::OutOfMemory)
     }
 
     fn take_segment(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
@@ -78,6 +92,7 @@ impl<D: Driver> Pool<D> {
 
     /// Gives every idle segment back. True if there was one.
     fn flush(&self) -> bool {
+        self.give_back_doomed();
         let flushed = self.release_idle(0, 0) > 0;
         if flushed {
             self.book.flushes.fetch_add(1, Relaxed);
@@ -87,21 +102,26 @@ impl<D: Driver> Pool<D> {
 
     /// Waits for everything in flight, then gives every idle segment back. True if anything was in flight or idle.
     fn flush_after_waiting(&self) -> bool {
-        let ticket = {
-            let mut state = self.lock();
-            if state.captures > 0 {
-                return false;
-            }
-            self.record(&mut state);
-            state.waiting.newest()
-        };
-        let waited = ticket.is_some_and(|ticket| {
+        let end = self.driver.now_ms() + LAST_PATIENCE_MS;
+        let mut waited = false;
+        // The second round is for what found no room behind an event before the first.
+        for _ in 0..2 {
+            let ticket = {
+                let mut state = self.lock();
+                self.record(&mut state);
+                state.waiting.newest().filter(|_| state.may_call())
+            };
+            let Some(ticket) = ticket else { break };
             self.book.waits.fetch_add(1, Relaxed);
-            self.wait(ticket, LAST_PATIENCE_MS)
-        });
-        let without_event = self.lock().waiting.open_len() > 0;
-        let synchronised = without_event && self.synchronise();
-        self.flush() || waited || synchronised
+            if !self.wait(ticket, end.saturating_sub(self.driver.now_ms())) {
+                break;
+            }
+            waited = true;
+        }
+        if !self.driver.has_context_events() && self.lock().waiting.open_len() > 0 {
+            waited |= self.synchronise();
+        }
+        self.flush() || waited
     }
 
     /// Everything that is cached, or waits, goes back to the driver; waits for the work in flight. True if there was anything.
@@ -109,32 +129,39 @@ impl<D: Driver> Pool<D> {
         self.flush_after_waiting()
     }
 
-    /// The same, one segment at a time and only while the device has no work in flight, so that nobody waits. Returns the number
-    /// of segments.
-    pub fn release_while_idle(&self, idle_ms: u64, retain: u64) -> usize {
-        let mut count = 0;
-        while self.is_device_idle() {
-            let oldest = self.lock().idle().first().copied();
-            let Some((since, address, _)) = oldest else { break };
-            let mut state = self.lock();
-            let cached: u64 = state.idle().iter().map(|&(_, _, bytes)| bytes).sum();
-            let due = self.driver.now_ms().saturating_sub(since) >= idle_ms && cached > retain;
-            let still_idle = state.segments.get(&address).is_some_and(|segment| segment.is_idle());
-            if !(due && still_idle) {
-                break;
+    /// Gives segments back that nobody used for `idle_ms`, the longest idle first, down to `retain` cached bytes: one at a time and
+    /// only while the device has no work in flight, so that nobody waits. Returns the number of segments.
+    pub fn release_while_idle(&self, idle_ms: u64, retain: u64, at_most: usize) -> usize {
+        for count in 0..at_most {
+            if !self.is_device_idle() {
+                return count;
             }
+            let mut state = self.lock();
+            let idle = state.idle();
+            let cached: u64 = idle.iter().map(|&(_, _, bytes)| bytes).sum();
+            let is_due = |since| self.driver.now_ms().saturating_sub(since) >= idle_ms;
+            let due = idle.first().filter(|&&(since, _, _)| cached > retain && is_due(since));
+            let Some(&(_, address, _)) = due else { return count };
             let taken = state.remove(address);
             self.give_back(state, taken.into_iter().collect());
-            count += 1;
         }
-        count
+        at_most
+    }
+
+    /// Gives back what a capture has held up.
+    pub fn give_back_doomed(&self) {
+        let mut state = self.lock();
+        if state.may_call() {
+            let doomed = std::mem::take(&mut state.doomed);
+            self.give_back(state, doomed);
+        }
     }
 
     /// Gives segments back that nobody used for `idle_ms`, the longest idle first, down to `retain` cached bytes. Returns the
-    /// number of segments. Does nothing while a stream captures.
+    /// number of segments, waiting for work in flight if need be. Does nothing while a stream captures.
     pub fn release_idle(&self, idle_ms: u64, retain: u64) -> usize {
         let mut state = self.lock();
-        if state.captures > 0 || state.dead {
+        if !state.may_call() {
             return 0;
         }
         let now = self.driver.now_ms();
@@ -165,7 +192,7 @@ impl<D: Driver> Pool<D> {
     /// Whether the context has no work in flight at this moment. False while a stream captures.
     pub fn is_device_idle(&self) -> bool {
         let mut state = self.lock();
-        if state.captures > 0 || state.dead {
+        if !state.may_call() {
             return false;
         }
         self.record(&mut state);
@@ -185,7 +212,7 @@ impl<D: Driver> Pool<D> {
             return;
         }
         let mut state = self.lock();
-        if state.captures > 0 {
+        if !state.may_call() {
             return;
         }
         let mut taken = Vec::new();
@@ -206,23 +233,27 @@ impl<D: Driver> Pool<D> {
     /// back after it.
     pub(super) fn give_back(&self, state: MutexGuard<'_, State>, segments: Vec<(u64, u64)>) {
         drop(state);
-        if segments.is_empty() {
-            return;
-        }
+        self.return_to_driver(segments.into_iter().filter(|&segment| {
+            let mut state = self.lock();
+            let may_call = state.may_call();
+            if !may_call {
+                state.doomed.push(segment);
+            }
+            may_call
+        }));
+    }
+
+    /// Frees segments that are out of the books. They are nowhere meanwhile; `ask` waits for them.
+    pub(super) fn return_to_driver(&self, segments: impl Iterator<Item = (u64, u64)>) {
         // A driver that calls back into the pool, as that of a test may, is in the same return.
         let outer = self.returner.load(Relaxed);
         let returning = (outer != this_thread()).then(|| self.returning.lock());
         self.returner.store(this_thread(), Relaxed);
         for (address, bytes) in segments {
-            let mut state = self.lock();
-            if state.captures > 0 {
-                state.doomed.push((address, bytes));
-                continue;
-            }
-            drop(state);
             self.book.driver_frees.fetch_add(1, Relaxed);
             // An error here belongs to earlier work, and the driver reports it to the program at its next call.
             let _ = self.driver.free(address, bytes);
+            self.returns.fetch_add(1, Release);
         }
         if returning.is_some() {
             self.returner.store(0, Relaxed);

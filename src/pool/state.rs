@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) captures: u32,
     /// Taken out of the books during a capture, to be given back after it: address, bytes.
     pub(super) doomed: Vec<(u64, u64)>,
+    /// The context may be ending: the driver is left alone until that is known.
+    pub(super) frozen: bool,
     /// The context is gone.
     pub(super) dead: bool,
     /// Freed memory goes straight back: work that no event of this context covers may use it.
@@ -66,11 +68,17 @@ impl State {
             waiting: Waiting::default(),
             captures: 0,
             doomed: Vec::new(),
+            frozen: false,
             dead: false,
             unpooled: false,
             slack,
             book,
         }
+    }
+
+    /// Whether the pool may record, query, wait and free.
+    pub(super) fn may_call(&self) -> bool {
+        self.captures == 0 && !self.frozen && !self.dead
     }
 
     /// The segment that an address lies in.
@@ -143,7 +151,8 @@ impl State {
 
     /// A live slot was freed: it waits.
     pub(super) fn start_waiting(&mut self, member: (u64, u32)) {
-        let number = self.waiting.push(member);
+        let bytes = self.segments.get(&member.0).map_or(0, |segment| segment.slot_bytes);
+        let number = self.waiting.push(member, bytes);
         self.move_slot(member, SlotState::Waiting, None);
         if let Some(segment) = self.segments.get(&member.0).filter(|segment| segment.is_whole()) {
             self.waiting_whole.insert((segment.bytes, segment.address), number);

@@ -20,6 +20,7 @@ struct Batch {
     number: u64,
     event: Arc<Event>,
     members: Vec<Member>,
+    bytes: u64,
 }
 
 impl Batch {
@@ -39,6 +40,7 @@ pub(super) struct Ticket {
 pub(super) struct Waiting {
     /// Freed, without an event yet.
     open: Vec<Member>,
+    open_bytes: u64,
     batches: VecDeque<Batch>,
     next: u64,
 }
@@ -64,8 +66,9 @@ impl Waiting {
     pub(super) const OPEN: usize = 64;
 
     /// A slot was freed. Its batch has the number that is returned.
-    pub(super) fn push(&mut self, member: Member) -> u64 {
+    pub(super) fn push(&mut self, member: Member, bytes: u64) -> u64 {
         self.open.push(member);
+        self.open_bytes += bytes;
         self.next
     }
 
@@ -94,9 +97,11 @@ impl Waiting {
 
     /// Puts the open slots behind an event that was just recorded.
     pub(super) fn close(&mut self, event: Event) {
-        let members = std::mem::take(&mut self.open);
+        // The next free finds room without asking for it.
+        let members = std::mem::replace(&mut self.open, Vec::with_capacity(8));
+        let bytes = std::mem::take(&mut self.open_bytes);
         let event = Arc::new(event);
-        self.batches.push_back(Batch { number: self.next, event, members });
+        self.batches.push_back(Batch { number: self.next, event, members, bytes });
         self.next += 1;
     }
 
@@ -137,9 +142,13 @@ impl Waiting {
         self.batches.iter().find(|batch| batch.number == number).map(Batch::ticket)
     }
 
-    /// A ticket for the oldest batch.
-    pub(super) fn oldest(&self) -> Option<Ticket> {
-        self.batches.front().map(Batch::ticket)
+    /// A ticket for the oldest batch with which, and with those before it, so many bytes are done.
+    pub(super) fn ticket_for(&self, mut bytes: u64) -> Option<Ticket> {
+        let enough = |batch: &&Batch| {
+            bytes = bytes.saturating_sub(batch.bytes);
+            bytes == 0
+        };
+        self.batches.iter().find(enough).or(self.batches.back()).map(Batch::ticket)
     }
 
     /// A ticket for the newest batch.

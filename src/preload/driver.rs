@@ -36,11 +36,6 @@ impl ContextDriver {
         self.usable.store(usable, Release);
     }
 
-    /// Whether the context is surely alive.
-    pub(super) fn is_usable(&self) -> bool {
-        self.usable.load(Acquire)
-    }
-
     /// After exit has begun the driver is left alone, and so is a context that ends.
     fn may_call(&self) -> Result<(), CuResult> {
         let may = process::phase() == Phase::Awake && self.usable.load(Acquire);
@@ -146,7 +141,8 @@ impl Driver for ContextDriver {
 
     fn wait(&self, event: Event, patience_ms: u64) -> Result<bool, CuResult> {
         let end = clock::now_ms() + patience_ms;
-        for round in 0u32.. {
+        let mut round = 0u32;
+        loop {
             self.may_call()?;
             // SAFETY: as in `is_done`; the pool does not recycle an event that somebody waits for.
             let ask = || unsafe { real::cuEventQuery(event as usize) };
@@ -155,12 +151,12 @@ impl Driver for ContextDriver {
                 CuResult::NOT_READY => return Ok(false),
                 code => return code.ok().map(|()| true),
             }
+            round += 1;
             match round {
                 0..2000 => std::thread::yield_now(),
                 _ => std::thread::sleep(Duration::from_micros(50)),
             }
         }
-        Ok(false)
     }
 
     fn recycle(&self, event: Event) {

@@ -18,6 +18,8 @@
 //! The thread holds a context's maintenance lock while it works on it, so that the context can't end meanwhile, and one of its
 //! own, so that exit can wait until it is out of the driver.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{
     AtomicBool, AtomicU32,
@@ -34,6 +36,8 @@ use crate::report::Reason;
 
 const TICK: Duration = Duration::from_millis(50);
 const SAMPLE_MS: u64 = 1000;
+/// Segments that go back within a call of the program; the thread goes on with the rest.
+const SEGMENTS_AT_SYNCHRONISE: usize = 16;
 /// How long a process that ends at once waits for its report.
 const LAST_REPORT: Duration = Duration::from_secs(2);
 
@@ -73,10 +77,10 @@ impl Keeper {
     }
 
     /// Lets the thread write the last report and waits for it, for a bounded time. For callers that may be in a signal handler,
-    /// in the middle of malloc or of one of our own locks: nothing here allocates or locks. False without the thread.
-    pub(super) fn write_last(&self, reason: Reason) -> bool {
+    /// in the middle of malloc or of one of our own locks: nothing here allocates or locks. Does nothing without the thread.
+    pub(super) fn write_last(&self, reason: Reason) {
         if !self.is_running.load(Relaxed) {
-            return false;
+            return;
         }
         self.asked.store(if reason == Reason::Abort { 2 } else { 1 }, Release);
         // SAFETY: wakes whoever waits on the word, which lives as long as the process.
@@ -89,7 +93,6 @@ impl Keeper {
             // SAFETY: `pause` is valid, and nobody asks for the rest.
             unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
         }
-        true
     }
 
     fn sleep(&self) {
@@ -130,14 +133,16 @@ fn run(process: &'static Process) {
 }
 
 /// Whether the main thread has left by `pthread_exit` and no thread of the program runs any more: then the process ends when
-/// this thread does.
+/// this thread does. Opens nothing: the program may count on the lowest free descriptor.
 fn is_last_thread() -> bool {
-    // "pid (name) state ...": the name may hold anything, so the state is looked for behind the last bracket.
-    let status = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let main_is_gone =
-        status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
-    let threads = || std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
-    main_is_gone && threads() <= 2
+    // A folder has a link for itself, one from its parent, and one for each folder in it: two threads are left, or one.
+    let tasks = std::fs::metadata("/proc/self/task").map_or(u64::MAX, |folder| folder.nlink());
+    // A thread that has left has no program any more.
+    let main_is_gone = || {
+        let main = format!("/proc/self/task/{}/exe", std::process::id());
+        std::fs::read_link(main).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    };
+    tasks <= 4 && main_is_gone()
 }
 
 /// When something was last done.
@@ -175,8 +180,9 @@ fn keep(process: &'static Process, context: &'static Context, sample_due: bool) 
     }
     let _ = driver::within(context.handle, || {
         context.pool.settle();
+        context.pool.give_back_doomed();
         if process.is_due(context, 1) {
-            process.release(context);
+            process.release(context, usize::MAX);
         }
         if sample_due {
             process.sample(context.device);
@@ -196,7 +202,7 @@ impl Process {
             && let Ok(_maintenance) = context.maintenance.try_lock()
             && context.is_alive()
         {
-            self.release(context);
+            self.release(context, SEGMENTS_AT_SYNCHRONISE);
         }
     }
 
@@ -209,10 +215,10 @@ impl Process {
         self.settings.idle_release.as_millis() as u64
     }
 
-    fn release(&self, context: &Context) {
+    fn release(&self, context: &Context, at_most: usize) {
         let (idle_ms, retain) = (self.idle_ms(), self.settings.retain);
         let released = match context.pool.driver().has_context_events() {
-            true => context.pool.release_while_idle(idle_ms, retain),
+            true => context.pool.release_while_idle(idle_ms, retain, at_most),
             false => context.pool.release_idle(2 * idle_ms, retain),
         };
         if released > 0 {

@@ -8,9 +8,11 @@
 //! - fork: in the child of a process that used CUDA the driver is dead, and so are we.
 
 use std::ffi::c_int;
+#[cfg(feature = "doors")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+#[cfg(feature = "doors")]
 use super::dump;
 use super::process::{self, Phase, Process};
 use crate::cuda::loader;
@@ -75,13 +77,11 @@ fn ending() -> Option<&'static Process> {
 }
 
 /// Has the last report written for a process that ends at once. The helper thread writes it, since this may be a signal handler
-/// that came in the middle of malloc or of one of our own locks.
+/// that came in the middle of malloc or of one of our own locks. Without that thread the page stays, for `cenote recover`.
 fn report_now(reason: Reason) {
-    let Some(process) = ending() else { return };
-    process::set_phase(Phase::Exiting);
-    if !process.keeper.write_last(reason) {
-        let write = || dump::write_last(process, reason, &process.variables);
-        let _ = catch_unwind(AssertUnwindSafe(write));
+    if let Some(process) = ending() {
+        process::set_phase(Phase::Exiting);
+        process.keeper.write_last(reason);
     }
 }
 

@@ -40,17 +40,24 @@ pub enum ReadError {
     /// It has another version.
     #[error(
         "{path} has the format {schema}, and this is cenote {}, which reads {SCHEMA}: \
-         install cenote {version}, which wrote it",
-        env!("CARGO_PKG_VERSION")
+         install {}",
+        env!("CARGO_PKG_VERSION"), writer(version.as_deref())
     )]
     Version {
         /// The file.
         path: PathBuf,
         /// Its format.
         schema: String,
-        /// The version that wrote it.
-        version: String,
+        /// The version that wrote it, if it says so.
+        version: Option<String>,
     },
+}
+
+fn writer(version: Option<&str>) -> String {
+    version.map_or_else(
+        || "the version of cenote that wrote it".to_owned(),
+        |version| format!("cenote {version}, which wrote it"),
+    )
 }
 
 /// The fields that every version has.
@@ -75,7 +82,7 @@ pub fn read(path: &Path) -> Result<Report, ReadError> {
         return Err(foreign(format!("its schema is \"{}\"", envelope.schema)));
     }
     if envelope.schema != SCHEMA {
-        let version = envelope.cenote_version.unwrap_or_else(|| "of the version".to_owned());
+        let version = envelope.cenote_version;
         return Err(ReadError::Version { path: path.to_owned(), schema: envelope.schema, version });
     }
     let mut json = serde_json::Deserializer::from_slice(&text);

@@ -6,6 +6,9 @@ use super::owner::file_name;
 /// What stands for a value that there is none of, such as `%r` outside of a distributed job.
 const NONE: &str = "none";
 
+/// What may follow a percent sign, in words.
+const PLACEHOLDERS: &str = "%p %e %h %t %r %l %w %j %q{NAME} %%";
+
 /// The values for the placeholders.
 #[derive(Debug, Clone, Copy)]
 pub struct Template<'a> {
@@ -41,6 +44,28 @@ impl Template<'_> {
         }
         path.push_str(rest);
         path
+    }
+
+    /// One line for each placeholder in `template` that there is none of.
+    pub fn problems(template: &str) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut rest = template;
+        while let Some((_, after)) = rest.split_once('%') {
+            let letter = after.chars().next();
+            let is_known = match letter {
+                Some('q') => after.starts_with("q{") && after.contains('}'),
+                Some(letter) => letter == '%' || PLACEHOLDERS.contains(&format!("%{letter} ")),
+                None => false,
+            };
+            if !is_known {
+                let name = letter.map(String::from).unwrap_or_default();
+                problems.push(format!(
+                    "unknown placeholder \"%{name}\" in CENOTE_OUTPUT: it takes {PLACEHOLDERS}"
+                ));
+            }
+            rest = &after[letter.map_or(0, char::len_utf8)..];
+        }
+        problems
     }
 
     /// Writes the value of the placeholder that `text` begins with; what follows it is returned.
@@ -92,6 +117,22 @@ fn part(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_placeholder_is_named() {
+        for known in ["", "a/%p-%e-%h-%t-%r-%l-%w-%j-%q{X}-%%.json"] {
+            assert!(Template::problems(known).is_empty(), "{known}");
+        }
+        for (template, name) in
+            [("%z.json", "%z"), ("%q{X", "%q"), ("a%", "%"), ("%p%é", "%é"), ("% p", "% ")]
+        {
+            let problems = Template::problems(template);
+            assert_eq!(problems.len(), 1, "{template}");
+            assert!(problems[0].starts_with(&format!(
+                "unknown placeholder \"{name}\" in CENOTE_OUTPUT: it takes %p "
+            )));
+        }
+    }
 
     #[test]
     fn placeholders() {

@@ -81,6 +81,12 @@ def top_site(path):
     return {key: site[key] for key in ("owner", "live_blocks", "live_bytes", "live_sizes")}
 
 
+def peaks(path):
+    """The most that the pool had from the driver, and the most that the program held of it."""
+    pool = device(path)["pool"]
+    return pool["peak_reserved_bytes"], pool["peak_live_bytes"]
+
+
 def reason(path):
     return read(path)["reason"]
 

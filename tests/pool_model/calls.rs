@@ -14,8 +14,8 @@ impl Machine {
         }
         let bound = self.book.live.peak();
         let tag = self.world.borrow_mut().next_tag();
-        self.world.borrow_mut().allocations += 1;
         let answer = self.pool.allocate(bytes, tag);
+        self.world.borrow_mut().allocations += u64::from(answer.is_ok());
         self.trace.borrow_mut().push(answer.unwrap_or_else(code));
         match answer {
             Ok(address) => checks::handed_out(self, address, bytes, tag),
@@ -39,7 +39,12 @@ impl Machine {
         self.world.borrow_mut().frees += 1;
         let log = self.pool.driver().card().log.clone();
         let barrier = self.config.free_barrier || !self.pool.driver().card().context_events;
-        let waits = within || barrier || self.world.borrow().unpooled || (live.exported && whole);
+        let captures = self.pool.is_capturing();
+        let waits = within
+            || barrier
+            || captures
+            || self.world.borrow().unpooled
+            || (live.exported && whole);
         assert!(waits || log.waits == 0, "a free waits");
     }
 
@@ -79,7 +84,7 @@ impl Machine {
             let card = self.pool.driver().card();
             (card.now, card.is_idle() && card.captures == 0 && card.context_events)
         };
-        let released = self.pool.release_while_idle(idle_ms, retain);
+        let released = self.pool.release_while_idle(idle_ms, retain, usize::MAX);
         self.trace.borrow_mut().push(released as u64);
         if within || self.is_disturbed() {
             return;
@@ -110,24 +115,15 @@ impl Machine {
         }
     }
 
-    /// The start of a segment stands for all of its slots.
     pub(crate) fn export(&self, n: usize) {
         let Some((address, live)) = self.world.borrow().nth_live(n) else { return };
         let located = self.pool.export(address);
         let located = located.unwrap_or_else(|| panic!("{address:#x} is not to be found"));
         assert_eq!((located.block, located.state), (address, SlotState::Live));
-        let slots = match address == located.segment {
-            true => checks::slots_of(&self.segments(), address),
-            false => 1,
-        };
-        let starts = (0..slots).map(|slot| (live.serial, address + slot * located.block_bytes));
-        let end = address + slots * located.block_bytes;
+        assert_eq!(located.requested_bytes, live.requested);
         let mut world = self.world.borrow_mut();
-        world.exported.extend(starts);
-        world.live.range_mut(address..end).for_each(|(_, live)| live.exported = true);
-        if slots > 1 {
-            world.shut.insert(live.serial);
-        }
+        world.exported.insert((live.serial, address));
+        world.live.entry(address).and_modify(|live| live.exported = true);
     }
 }
 

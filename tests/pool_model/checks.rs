@@ -88,12 +88,6 @@ fn slots(view: &SegmentView, state: SlotState) -> u64 {
     runs.map(|&(_, length)| u64::from(length)).sum()
 }
 
-/// Number of slots of the segment that starts here.
-pub(crate) fn slots_of(segments: &[SegmentView], address: u64) -> u64 {
-    let views = segments.iter().filter(|view| view.address == address);
-    views.flat_map(|view| &view.runs).map(|&(_, length)| u64::from(length)).sum()
-}
-
 /// Sizes of segments' ready slots.
 fn ready<'a>(segments: impl Iterator<Item = &'a SegmentView>) -> impl Iterator<Item = u64> {
     segments.filter(|view| slots(view, SlotState::Ready) > 0).map(slot_bytes)
@@ -209,6 +203,7 @@ pub(crate) fn end(machine: &Machine) {
     while pool.is_capturing() {
         pool.driver().card().captures -= 1;
         pool.capture(false);
+        pool.give_back_doomed();
     }
     let live: Vec<u64> = world.borrow().live.keys().copied().collect();
     for address in live {

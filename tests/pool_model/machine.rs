@@ -115,6 +115,7 @@ impl Machine {
             Operation::EndCapture if capturing => {
                 pool.driver().card().captures -= 1;
                 pool.capture(false);
+                pool.give_back_doomed();
             }
             Operation::EndCapture => {}
             Operation::Settle => pool.settle(),

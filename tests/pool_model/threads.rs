@@ -61,7 +61,7 @@ fn hammer(pool: &Pool<Handle>, owned: &Owned, seed: u64, until: Instant) -> u64 
             }
             70 => drop(pool.release_all()),
             71 => drop(pool.release_idle(dice.roll(5), dice.roll(64 * MIB))),
-            72 => drop(pool.release_while_idle(0, 0)),
+            72 => drop(pool.release_while_idle(0, 0, usize::MAX)),
             73 => pool.settle(),
             74..80 => {
                 let card = &mut *pool.driver().card();

@@ -38,8 +38,6 @@ pub(crate) struct World {
     pub(crate) frees: u64,
     /// Exported slots: serial of the allocation, address.
     pub(crate) exported: BTreeSet<(u64, u64)>,
-    /// Serials of slabs that were exported as a whole.
-    pub(crate) shut: BTreeSet<u64>,
     /// Small requests get segments of their own.
     pub(crate) slabs_stopped: bool,
     /// What is freed goes straight back to the driver.
@@ -78,7 +76,6 @@ impl World {
         let held = held.unwrap_or_else(|| panic!("{range:x?} is not the driver's memory"));
         assert!(range.end <= held.address + held.bytes, "{range:x?} is more than {held:x?}");
         assert!(!self.owed.contains(&held), "{range:x?} is to be given back");
-        assert!(!self.shut.contains(&held.serial), "{range:x?} is in a slab that was exported");
         assert_eq!(address % 512, 0, "{address:#x} is not aligned");
         assert!(
             requested < 2 << 20 || address.is_multiple_of(2 << 20),

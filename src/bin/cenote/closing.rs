@@ -1,12 +1,13 @@
 //! The last words of `cenote run`: what was seen, in a few lines, and the next command.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use cenote::report::{EventKind, Fragmentation, LeakClass, Report};
+use cenote::report::{Event, LeakClass, Report};
 
-use crate::render::{BAD, WARN, bytes, duration, paint, percent, plural, quote, shell};
-use crate::reports::{Found, saw_nothing, suspects};
+use crate::render::{BAD, WARN, bytes, duration, paint, plural, quote, shell};
+use crate::reports::{Found, is_of_an_exit, json_files, refusals, saw_nothing, suspects};
+use crate::{free, stack};
 
 /// Reports that are named one by one.
 const NAMED: usize = 3;
@@ -16,22 +17,33 @@ const NAMED: usize = 3;
 pub(crate) struct Job<'a> {
     pub(crate) wall_ns: u64,
     pub(crate) command: &'a [String],
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// What kept cenote from working.
+    pub(crate) switched_off: Option<&'static str>,
     pub(crate) reports: &'a [Found],
+    /// Processes that reached CUDA and have no report; each was said already.
+    pub(crate) missing: usize,
 }
 
 /// The lines, for stderr.
 pub(crate) fn describe(job: &Job<'_>) -> String {
     if job.reports.is_empty() {
-        return nothing(job, "no process of the job reached CUDA, so there is no report");
+        return match job.switched_off {
+            _ if job.missing > 0 => String::new(),
+            Some(by) => format!("cenote: cenote was switched off ({by}), so there is no report\n"),
+            None => nothing(job, "no process of the job reached CUDA, so there is no report"),
+        };
     }
     let reports: Vec<&Report> = job.reports.iter().map(|found| &found.report).collect();
     if reports.iter().all(|report| saw_nothing(report)) {
         return nothing(job, "CUDA was reached, but no call of its memory functions was seen");
     }
     let mut text = format!(
-        "cenote: {} used CUDA, {}, {}\n",
+        "cenote: {} used CUDA, {}{}, {}\n",
         plural(reports.len() as u64, "process"),
         duration(job.wall_ns),
+        signal(job),
         out_of_memory(&reports),
     );
     let mut line = |name: &str, value: String| {
@@ -56,18 +68,41 @@ pub(crate) fn describe(job: &Job<'_>) -> String {
 
 fn nothing(job: &Job<'_>, what: &str) -> String {
     let command: Vec<_> = job.command.iter().map(|word| quote(word)).collect();
-    format!("cenote: {what}\n  next: cenote doctor -- {}\n", command.join(" "))
+    format!("cenote: {what}{}\n  next: cenote doctor -- {}\n", signal(job), command.join(" "))
+}
+
+fn signal(job: &Job<'_>) -> String {
+    let ended = |signal| paint(WARN, format!(", ended by signal {signal}"));
+    job.signal.map(ended).unwrap_or_default()
 }
 
 fn out_of_memory(reports: &[&Report]) -> String {
-    let events = reports.iter().flat_map(|report| &report.events);
-    let seen = events.filter(|event| event.kind == EventKind::OutOfMemory).count() as u64;
+    let mut events =
+        reports.iter().flat_map(|report| refusals(report).map(move |event| (report, event)));
+    let first = events.next();
+    let seen = events.count() as u64 + u64::from(first.is_some());
     let devices = reports.iter().flat_map(|report| &report.devices);
     let refused = devices.fold(0u64, |sum, device| sum.saturating_add(device.pool.out_of_memory));
     match seen.max(refused) {
         0 => "never out of memory".to_owned(),
-        times => paint(BAD, format!("out of memory {}", plural(times, "time"))),
+        times => {
+            let account = first.map(|(report, event)| account(report, event)).unwrap_or_default();
+            paint(BAD, format!("out of memory {}{account}", plural(times, "time")))
+        }
     }
+}
+
+/// What was refused first, and who held most then.
+fn account(report: &Report, event: &Event) -> String {
+    let mut text = format!(": {} asked", bytes(event.requested_bytes.unwrap_or_default()));
+    if let Some(limit) = event.state.and_then(|state| state.limit_bytes) {
+        let _ = write!(text, ", limit {}", bytes(limit));
+    }
+    let holder = event.holders.first().and_then(|holder| report.sites.get(holder.site as usize));
+    if let Some(site) = holder {
+        let _ = write!(text, "; most held by {}", stack::line(report, &site.stack, 1));
+    }
+    text
 }
 
 /// The largest value of a device, and whose it is where there are several.
@@ -93,21 +128,15 @@ fn who(report: &Report) -> String {
 
 /// Of the device with the most free memory: there it matters.
 fn fragmentation(reports: &[&Report]) -> String {
-    let devices = reports.iter().flat_map(|report| &report.devices);
-    let worst = devices.max_by_key(|device| device.fragmentation.free_bytes);
-    let Some(device) = worst else { return "no device".to_owned() };
-    let Fragmentation { internal_ratio, external_ratio, free_bytes, largest_free_bytes, .. } =
-        device.fragmentation;
-    if free_bytes == 0 || device.segments.is_empty() {
-        return format!("internal {}; {} free", percent(internal_ratio), bytes(free_bytes));
+    let devices =
+        reports.iter().flat_map(|report| report.devices.iter().map(move |device| (report, device)));
+    match devices.max_by_key(|(_, device)| device.fragmentation.free_bytes) {
+        None => "no device".to_owned(),
+        Some((report, device)) if free::served_nothing(device) => {
+            format!("the pool {}", free::nothing_served(report))
+        }
+        Some((_, device)) => free::line(device),
     }
-    format!(
-        "internal {}, external {}; largest free {} of {} free",
-        percent(internal_ratio),
-        percent(external_ratio),
-        bytes(largest_free_bytes),
-        bytes(free_bytes),
-    )
 }
 
 fn leak_suspects(reports: &[&Report]) -> String {
@@ -119,30 +148,45 @@ fn leak_suspects(reports: &[&Report]) -> String {
             _ => never_freed += 1,
         }
     }
-    if growing + never_freed == 0 {
-        return "none".to_owned();
-    }
-    let sites = plural(growing + never_freed, "site");
-    paint(WARN, format!("{} at {sites}: {growing} growing, {never_freed} never freed", bytes(held)))
-}
-
-/// The reports, or the folder that has them all.
-fn targets(found: &[Found]) -> String {
-    let folder = found.first().and_then(|found| found.path.parent());
-    let together = found.iter().all(|found| found.path.parent() == folder);
-    match folder {
-        Some(folder) if found.len() > NAMED && together => shell(folder),
-        _ => {
-            let names: Vec<_> =
-                found.iter().take(NAMED).map(|found| shell(relative(&found.path))).collect();
-            let more = if found.len() > NAMED { " ..." } else { "" };
-            format!("{}{more}", names.join(" "))
+    let sites = growing + never_freed;
+    let unknown = reports.iter().filter(|report| !is_of_an_exit(report)).count() as u64;
+    let unknown = match unknown {
+        0 => None,
+        1 => Some("not known: 1 process did not end by itself".to_owned()),
+        n => Some(format!("not known: {} did not end by themselves", plural(n, "process"))),
+    };
+    let found = (sites > 0).then(|| {
+        let sites = plural(sites, "site");
+        format!("{} at {sites}: {growing} growing, {never_freed} never freed", bytes(held))
+    });
+    match (found, unknown) {
+        (None, None) => "none".to_owned(),
+        (found, unknown) => {
+            let parts: Vec<_> = found.into_iter().chain(unknown).collect();
+            paint(WARN, parts.join("; "))
         }
     }
 }
 
+/// The reports, or the folder if it has them all and no others.
+fn targets(found: &[Found]) -> String {
+    let mut paths: Vec<&PathBuf> = found.iter().map(|found| &found.path).collect();
+    paths.sort();
+    let folder = paths[0].parent().unwrap_or(Path::new("."));
+    let in_folder = json_files(folder).unwrap_or_default();
+    if paths.len() > NAMED && in_folder.iter().eq(paths.iter().copied()) {
+        return shell(&relative(folder));
+    }
+    let names: Vec<_> = paths.iter().map(|path| shell(&relative(path))).collect();
+    names.join(" ")
+}
+
 /// Shorter to type, where the report is in or below this folder.
-fn relative(path: &Path) -> &Path {
-    let here = std::env::current_dir().ok();
-    here.and_then(|here| path.strip_prefix(here).ok()).unwrap_or(path)
+fn relative(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().and_then(std::fs::canonicalize).ok();
+    let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    match below {
+        Some(below) if below.as_os_str().is_empty() => PathBuf::from("."),
+        below => below.unwrap_or_else(|| path.to_owned()),
+    }
 }

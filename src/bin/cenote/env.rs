@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::exit::Outcome;
 use crate::library::{self, Environment};
-use crate::render::{HEADING, paint, quote, table};
+use crate::render::{HEADING, paint, quote};
 
 /// Print the export lines for a batch script or a Dockerfile.
 #[derive(Debug, clap::Args)]
@@ -46,20 +46,22 @@ pub(crate) fn env(options: &Options) -> anyhow::Result<Outcome> {
 }
 
 fn list() -> Outcome {
-    let keys = KEYS
-        .iter()
-        .map(|key| [key.name, key.default, key.kind.takes(), key.doc].map(str::to_owned).to_vec());
-    let variables = VARIABLES.iter().map(|variable| {
-        [variable.name, variable.default, variable.doc].map(str::to_owned).to_vec()
-    });
-    let text = format!(
-        "{}\n{}\n{}\n{}",
-        paint(HEADING, "Keys of CENOTE_CONF"),
-        table(&["key", "default", "takes", "what it does"], &[], keys.collect()),
-        paint(HEADING, "Environment variables"),
-        table(&["variable", "default", "what it does"], &[], variables.collect()),
-    );
-    Outcome::of(text)
+    let mut text = format!("{}\n", paint(HEADING, "Keys of CENOTE_CONF, with their defaults"));
+    for key in KEYS {
+        text.push_str(&entry(key.name, key.default, key.doc));
+        text.push_str(&format!("      takes {}\n", key.kind.takes()));
+    }
+    text.push_str(&format!("\n{}\n", paint(HEADING, "Environment variables, with their defaults")));
+    for variable in VARIABLES {
+        text.push_str(&entry(variable.name, variable.default, variable.doc));
+    }
+    Outcome::page(&text)
+}
+
+/// What it does is below its name: it is long.
+fn entry(name: &str, default: &str, doc: &str) -> String {
+    let first = format!("  {name:30}{default}");
+    format!("{}\n      {doc}\n", first.trim_end())
 }
 
 fn list_json() -> anyhow::Result<Outcome> {

@@ -1,12 +1,14 @@
 //! The exit statuses of the command line. `cenote run` ends with the status of its job otherwise.
 
+use crate::render::wrap;
+
 /// The job could not be started.
 pub(crate) const CANNOT_START: u8 = 120;
 /// A report could not be read.
 pub(crate) const UNREADABLE: u8 = 121;
 /// A report has a format that this version does not read.
 pub(crate) const OTHER_VERSION: u8 = 122;
-/// `cenote leaks --fail-on`: there are more suspects than allowed.
+/// `cenote leaks --fail-on`: there are more suspects than allowed, or a report does not tell.
 pub(crate) const THRESHOLD: u8 = 123;
 /// `cenote doctor` found something that keeps cenote from working; also every other failure.
 pub(crate) const FAILED: u8 = 1;
@@ -20,7 +22,7 @@ Exit status:
   120    the job could not be started
   121    a report could not be read
   122    a report has a format that this version does not read
-  123    cenote leaks --fail-on: more suspects than allowed";
+  123    cenote leaks --fail-on: more suspects than allowed, or not known";
 
 /// A failure with a status of its own.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,17 @@ impl Failure {
     }
 }
 
+/// An error with its causes. Many of ours name their cause themselves.
+pub(crate) fn message(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 /// What a verb has to say on stdout, and its status.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
@@ -44,7 +57,12 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// A text, and success.
+    /// A text for people, and success.
+    pub(crate) fn page(text: &str) -> Self {
+        Outcome::of(wrap(text))
+    }
+
+    /// A text as it is, and success.
     pub(crate) fn of(text: String) -> Self {
         Outcome { text, status: 0 }
     }

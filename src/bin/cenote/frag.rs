@@ -8,13 +8,14 @@ use cenote::report::{Device, Segment};
 use serde_json::json;
 
 use crate::exit::Outcome;
+use crate::free;
 use crate::render::{HEADING, QUIET, bytes, paint, percent, plural, shell};
 use crate::reports::{self, Found};
 
 /// Segments that are drawn without `--all`.
 const SEGMENTS: usize = 24;
 /// Letters in a drawn segment.
-const WIDTH: usize = 64;
+const WIDTH: usize = 40;
 
 /// Show how far free memory is from being useful, and a map of the pool's segments.
 #[derive(Debug, clap::Args)]
@@ -31,35 +32,38 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn frag(options: &Options) -> anyhow::Result<Outcome> {
-    let found = reports::load(&options.reports)?;
+    let (found, status) = reports::load(&options.reports);
     if options.json {
-        return Outcome::json(&found.iter().map(to_json).collect::<Vec<_>>());
+        let entries: Vec<_> = found.iter().map(to_json).collect();
+        return Ok(Outcome { status, ..Outcome::json(&entries)? });
     }
-    let mut text = String::new();
-    for found in &found {
-        for device in &found.report.devices {
-            let heading = format!(
-                "{}, pid {}, GPU {}",
-                shell(&found.path),
-                found.report.process.pid,
-                device.ordinal
-            );
-            let _ = writeln!(text, "{}", paint(HEADING, heading));
-            text.push_str(&numbers(device));
-            text.push_str(&map(device, options.all, found.report.truncated.segments));
-        }
-        if found.report.devices.is_empty() {
-            let _ = writeln!(text, "{}: no device was used", shell(&found.path));
-        }
+    let pages: Vec<_> = found.iter().flat_map(|found| pages(found, options.all)).collect();
+    Ok(Outcome { status, ..Outcome::page(&pages.join("\n")) })
+}
+
+/// A page for each device.
+fn pages(found: &Found, all: bool) -> Vec<String> {
+    let report = &found.report;
+    let (path, pid) = (shell(&found.path), report.process.pid);
+    if report.devices.is_empty() {
+        return vec![format!("{path}: no device was used\n")];
     }
-    Ok(Outcome::of(text))
+    let page = |device: &Device| {
+        let heading = paint(HEADING, format!("{path}, pid {pid}, GPU {}", device.ordinal));
+        if free::served_nothing(device) {
+            return format!("{heading}\n  the pool {}\n", free::nothing_served(report));
+        }
+        let map = map(device, all, report.truncated.segments);
+        format!("{heading}\n{}{map}", numbers(device))
+    };
+    report.devices.iter().map(page).collect()
 }
 
 fn numbers(device: &Device) -> String {
     let (found, pool) = (&device.fragmentation, &device.pool);
     let stranded = &found.stranded;
     let unknown = device.segments.is_empty() && found.free_bytes > 0;
-    let or_unknown = |text: String| if unknown { "unknown".to_owned() } else { text };
+    let or_unknown = &|text: String| if unknown { "unknown".to_owned() } else { text };
     let lines = [
         (
             "internal",
@@ -70,15 +74,7 @@ fn numbers(device: &Device) -> String {
                 bytes(pool.reserved_bytes)
             ),
         ),
-        (
-            "external",
-            or_unknown(percent(found.external_ratio)),
-            format!(
-                "largest free {} of {} free",
-                or_unknown(bytes(found.largest_free_bytes)),
-                bytes(found.free_bytes)
-            ),
-        ),
+        external(device, or_unknown),
         (
             "stranded",
             bytes(stranded.pinned_by_live_bytes),
@@ -96,37 +92,49 @@ fn numbers(device: &Device) -> String {
     text
 }
 
+fn external(
+    device: &Device,
+    or_unknown: &impl Fn(String) -> String,
+) -> (&'static str, String, String) {
+    let found = &device.fragmentation;
+    let free = bytes(found.free_bytes);
+    if free::only_waits(device) {
+        return ("external", "-".to_owned(), format!("{free} free waits for work in flight"));
+    }
+    let largest = or_unknown(bytes(found.largest_free_bytes));
+    let meaning = format!("largest free {largest} of {free} free");
+    ("external", or_unknown(percent(found.external_ratio)), meaning)
+}
+
 /// Segments with something free first: those are what the map is for.
 fn map(device: &Device, all: bool, cut: u64) -> String {
     if device.segments.is_empty() {
         return "  the report has no segments\n".to_owned();
     }
-    let mut segments: Vec<&Segment> = device.segments.iter().collect();
-    segments.sort_by_key(|segment| {
-        (runs(&segment.map).iter().all(|run| run.state == 'L'), std::cmp::Reverse(segment.bytes))
-    });
+    let is_full = |segment: &&Segment| runs(&segment.map).iter().all(|run| run.state == 'L');
+    let (full, mut segments): (Vec<&Segment>, Vec<&Segment>) =
+        device.segments.iter().partition(is_full);
+    segments.sort_by_key(|segment| std::cmp::Reverse(segment.bytes));
+    if all {
+        segments.extend(&full);
+    }
     let shown = if all { segments.len() } else { SEGMENTS };
     let legend = "L live, f free, w waiting for work, x withheld for a peer; a line is a segment";
     let mut text = format!("\n  {}\n", paint(QUIET, legend));
     for segment in segments.iter().take(shown) {
         let slots =
-            segment.slot_bytes.map(|slot| format!("slots of {}", bytes(slot))).unwrap_or_default();
+            segment.slot_bytes.map(|slot| format!("{} slots", bytes(slot))).unwrap_or_default();
         let exported = if segment.exported { " exported" } else { "" };
         let line = format!(
-            "  {:>16} {:>11}  [{}] {slots}{exported}",
+            "  {:14} {:>11}  [{}] {slots}{exported}",
             segment.address,
             bytes(segment.bytes),
             draw(&runs(&segment.map), WIDTH)
         );
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    let more = segments.len().saturating_sub(shown) as u64;
-    if more > 0 {
-        let held = segments.iter().skip(shown).fold(0u64, |sum, s| sum.saturating_add(s.bytes));
-        let line =
-            format!("and {} of {}; --all shows them", plural(more, "more segment"), bytes(held));
-        let _ = writeln!(text, "  {}", paint(QUIET, line));
-    }
+    text.push_str(&rest(segments.get(shown..).unwrap_or_default(), "more segment"));
+    text.push_str(&rest(if all { &[] } else { &full }, "full segment"));
     if cut > 0 {
         let _ = writeln!(
             text,
@@ -135,6 +143,17 @@ fn map(device: &Device, all: bool, cut: u64) -> String {
         );
     }
     text
+}
+
+/// A line for segments that are not drawn.
+fn rest(segments: &[&Segment], noun: &str) -> String {
+    if segments.is_empty() {
+        return String::new();
+    }
+    let number = plural(segments.len() as u64, noun);
+    let held = segments.iter().fold(0u64, |sum, segment| sum.saturating_add(segment.bytes));
+    let line = format!("and {number} of {}; --all draws them", bytes(held));
+    format!("  {}\n", paint(QUIET, line))
 }
 
 /// The runs at a fixed width. Where a letter stands for many slots, it shows the state of most of them.

@@ -22,6 +22,8 @@ pub(crate) const GLOSSARY: &[(&str, &str)] = &[
     ("cached", "free in the pool, ready for the next request; other programs see it as used"),
     ("waiting", "freed by the program, while work that may use it is not known to be done"),
     ("internal", "given to live blocks beyond what was requested, by rounding"),
+    ("limit", "what the process may hold on the device, by limit or per_process_memory_fraction"),
+    ("refused", "requests that were answered with out of memory"),
     ("hits", "allocations that needed nothing from the driver"),
     ("waits", "allocations that waited for work to end rather than take more memory"),
     ("flushes", "times that everything cached was given back to serve a request"),

@@ -8,8 +8,10 @@ use cenote::report::{Leak, LeakClass, Report, Site};
 use serde_json::{Value, json};
 
 use crate::exit::{Outcome, THRESHOLD};
-use crate::render::{BAD, GOOD, HEADING, QUIET, WARN, bytes, cut, duration, paint, plural, shell};
-use crate::reports::{self, Found, all_leaks, is_of_an_exit, saw_nothing, suspects};
+use crate::render::{BAD, GOOD, HEADING, QUIET, WARN, bytes, duration, paint, plural, shell};
+use crate::reports::{
+    self, Found, all_leaks, is_of_an_exit, refusals, saw_nothing, suspects, suspects_bytes,
+};
 use crate::stack;
 
 /// Entries of each class that are shown without `--all`.
@@ -23,7 +25,8 @@ pub(crate) struct Options {
     /// Reports, or folders of reports.
     #[arg(required = true, value_name = "REPORT")]
     reports: Vec<PathBuf>,
-    /// End with status 123 if the suspects of all reports together hold more than this, such as 64MiB.
+    /// End with status 123 if the suspects of all reports together hold more than this, such as 64MiB, or if a report
+    /// does not tell.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     fail_on: Option<u64>,
     /// Show every entry, with its whole stack.
@@ -39,24 +42,42 @@ fn size(text: &str) -> Result<u64, &'static str> {
 }
 
 pub(crate) fn leaks(options: &Options) -> anyhow::Result<Outcome> {
-    let found = reports::load(&options.reports)?;
+    let (found, status) = reports::load(&options.reports);
     let mut outcome = if options.json {
         Outcome::json(&found.iter().map(to_json).collect::<Vec<_>>())?
     } else {
         let texts: Vec<_> = found.iter().map(|found| page(found, options.all)).collect();
-        Outcome::of(texts.join("\n"))
+        Outcome::page(&texts.join("\n"))
     };
-    let sum =
-        found.iter().fold(0u64, |sum, found| sum.saturating_add(suspects_bytes(&found.report)));
-    if let Some(limit) = options.fail_on.filter(|&limit| sum > limit) {
-        anstream::eprintln!("cenote: suspects hold {}, more than {}", bytes(sum), bytes(limit));
+    outcome.status = status;
+    if let Some(limit) = options.fail_on
+        && !is_within(&found, limit)
+        && status == 0
+    {
         outcome.status = THRESHOLD;
     }
     Ok(outcome)
 }
 
-fn suspects_bytes(report: &Report) -> u64 {
-    suspects(report).fold(0, |sum, (_, leak)| sum.saturating_add(leak.bytes))
+/// Whether the suspects hold no more than `limit`. A report that does not tell is a no.
+fn is_within(found: &[Found], limit: u64) -> bool {
+    let (mut sum, mut is_known) = (0u64, true);
+    for found in found {
+        match suspects_bytes(&found.report) {
+            Some(bytes) => sum = sum.saturating_add(bytes),
+            None => {
+                is_known = false;
+                anstream::eprintln!(
+                    "cenote: {} does not tell what was live at exit, so --fail-on can't pass",
+                    shell(&found.path)
+                );
+            }
+        }
+    }
+    if sum > limit {
+        anstream::eprintln!("cenote: suspects hold {}, more than {}", bytes(sum), bytes(limit));
+    }
+    is_known && sum <= limit
 }
 
 fn page(found: &Found, all: bool) -> String {
@@ -80,6 +101,10 @@ fn page(found: &Found, all: bool) -> String {
     if !report.complete {
         let _ = writeln!(text, "  {}", paint(WARN, "the report is incomplete"));
     }
+    if refusals(report).next().is_some() {
+        let line = "the process ran out of memory: live blocks may be in use; see cenote summary";
+        let _ = writeln!(text, "  {}", paint(WARN, line));
+    }
     text.push_str(&verdict(report));
     for class in CLASSES {
         text.push_str(&of_class(report, *class, all));
@@ -100,7 +125,11 @@ fn verdict(report: &Report) -> String {
     let line = if sites > 0 {
         paint(
             BAD,
-            format!("suspects hold {} in {}", bytes(suspects_bytes(report)), plural(sites, "site")),
+            format!(
+                "suspects hold {} in {}",
+                bytes(suspects_bytes(report).unwrap_or(0)),
+                plural(sites, "site")
+            ),
         )
     } else if all_leaks(report).next().is_none() {
         paint(GOOD, "nothing was live at exit")
@@ -208,7 +237,7 @@ fn evidence(leak: &Leak, site: &Site) -> String {
     let sizes: Vec<_> = site.live_sizes.iter().take(2).map(|size| bytes(size.bytes)).collect();
     let sizes =
         if sizes.is_empty() { String::new() } else { format!(", of {}", sizes.join(" and ")) };
-    cut(&format!("{when}{of}{kept}{sizes}"), 160)
+    format!("{when}{of}{kept}{sizes}")
 }
 
 fn to_json(found: &Found) -> Value {

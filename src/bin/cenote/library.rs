@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cenote::conf;
+use cenote::report::Template;
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{Architecture, Endianness, Object, ObjectKind};
 
@@ -147,9 +148,17 @@ impl Environment {
         Ok(Environment { preload: preload.join(":"), conf: pairs.join(","), output })
     }
 
+    /// What switches cenote off, if anything does.
+    pub(crate) fn switched_off(&self) -> Option<&'static str> {
+        let by_mode = || conf::parse(&self.conf).0.mode == conf::Mode::Off;
+        is_disabled().then_some("CENOTE_DISABLE").or_else(|| by_mode().then_some("mode:off"))
+    }
+
     /// Says what of the configuration can't be used. With `strict:true`, that is a failure.
     pub(crate) fn warn_of_problems(&self) -> Result<(), Failure> {
-        let (settings, problems) = conf::parse(&self.conf);
+        let (settings, mut problems) = conf::parse(&self.conf);
+        let output = self.output.clone().or_else(|| env::var("CENOTE_OUTPUT").ok());
+        problems.extend(Template::problems(&output.unwrap_or_default()));
         for problem in &problems {
             anstream::eprintln!("cenote: {problem}");
         }
@@ -171,6 +180,11 @@ impl Environment {
         variables.extend(self.output.clone().map(|output| ("CENOTE_OUTPUT", output)));
         variables
     }
+}
+
+/// Whether `CENOTE_DISABLE` is set, as the library takes it.
+pub(crate) fn is_disabled() -> bool {
+    env::var_os("CENOTE_DISABLE").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// The same place, whatever folder the job changes to.

@@ -3,16 +3,20 @@
 
 mod closing;
 mod doctor;
+mod earlier;
 mod env;
 mod exit;
 mod frag;
+mod free;
 mod glossary;
 mod leaks;
 mod library;
+mod program;
 mod recover;
 mod recovered;
 mod render;
 mod reports;
+mod request;
 mod run;
 mod schema;
 mod signals;
@@ -49,7 +53,14 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(with_verb(std::env::args_os().collect()));
+    let words = with_verb(std::env::args_os().collect());
+    let arguments = Arguments::try_parse_from(&words).unwrap_or_else(|error| {
+        let _ = error.print();
+        if let Some(hint) = run::hint(&words, &error) {
+            let _ = write!(anstream::stderr(), "{hint}");
+        }
+        std::process::exit(error.exit_code())
+    });
     let outcome = match arguments.verb {
         Verb::Run(options) => run::run(&options),
         Verb::Summary(options) => summary::summary(&options),
@@ -63,7 +74,7 @@ fn main() -> ExitCode {
     match outcome.and_then(|outcome| print(&outcome).map(|()| outcome.status)) {
         Ok(status) => status.into(),
         Err(error) => {
-            let _ = writeln!(anstream::stderr(), "cenote: {error:#}");
+            let _ = writeln!(anstream::stderr(), "cenote: {}", exit::message(&error));
             error.downcast_ref::<Failure>().map_or(FAILED, |failure| failure.status).into()
         }
     }

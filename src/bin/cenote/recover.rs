@@ -2,16 +2,20 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use anyhow::bail;
 use cenote::page::{self, PageFile, State};
+use cenote::report::write;
+use rustix::process::geteuid;
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome, UNREADABLE};
 use crate::recovered;
 use crate::render::shell;
+use crate::request;
 use crate::summary;
 
 /// Make reports of processes that ended without writing one.
@@ -26,6 +30,9 @@ pub(crate) struct Options {
     /// Also show the numbers of processes that still run. Nothing is written or removed.
     #[arg(long)]
     live: bool,
+    /// Ask a process that still runs to write its report now.
+    #[arg(long, requires = "what", conflicts_with_all = ["live", "output"])]
+    request: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -48,9 +55,11 @@ pub(crate) fn recover(options: &Options) -> anyhow::Result<Outcome> {
         return Outcome::json(&entries);
     }
     if pages.is_empty() {
-        text = format!("nothing to recover: no pages in {}\n", shell(&runtime_dir()));
+        let folders = options.what.iter().map(|folder| shell(folder)).collect::<Vec<_>>();
+        let folders = if named { folders.join(", ") } else { shell(&runtime_dir()) };
+        text = format!("nothing to recover: no pages in {folders}\n");
     }
-    Ok(Outcome::of(text))
+    Ok(Outcome::page(&text))
 }
 
 /// One page: what happened to it, and the line about it.
@@ -77,6 +86,11 @@ fn recover_page(options: &Options, path: &Path, named: bool) -> anyhow::Result<(
     if file.owner_is_alive() {
         return of_the_living(options, path, &file, pid, named);
     }
+    if options.request {
+        bail!(
+            "process {pid} does not run any more; cenote recover without --request makes its report"
+        );
+    }
     let report = recovered::report(file.page);
     let written = recovered::write(
         file.page,
@@ -96,9 +110,17 @@ fn of_the_living(
     pid: u32,
     named: bool,
 ) -> anyhow::Result<(Value, String)> {
+    if options.request {
+        let report = request::ask(file.page)?;
+        let line = format!("process {pid}: {0}\nnext: cenote summary {0}\n", shell(&report));
+        return Ok((
+            json!({ "page": path, "pid": pid, "state": "running", "report": report }),
+            line,
+        ));
+    }
     if options.live {
-        let report = recovered::report(file.page);
-        let text = summary::page(path, &report, false);
+        let report = recovered::numbers(file.page);
+        let text = summary::page(path, &report, true);
         return Ok((
             json!({ "page": path, "pid": pid, "state": "running", "numbers": report }),
             text,
@@ -131,7 +153,11 @@ fn find(options: &Options) -> anyhow::Result<Vec<PathBuf>> {
         match pid {
             _ if what.is_dir() => pages.extend(pages_in(what, |_| true)),
             Some(pid) if !what.exists() => {
-                let of_pid = pages_in(&runtime_dir(), |name| name.starts_with(&format!("{pid}-")));
+                let start = format!("{pid}-");
+                let folders = run_folders().into_iter().chain([runtime_dir()]);
+                let of_pid =
+                    folders.flat_map(|folder| pages_in(&folder, |name| name.starts_with(&start)));
+                let of_pid: Vec<_> = of_pid.collect();
                 if of_pid.is_empty() {
                     let folder = runtime_dir();
                     let message = format!("no page of process {pid} in {}", shell(&folder));
@@ -155,6 +181,18 @@ fn pages_in(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut pages: Vec<_> = paths.filter(is_page).collect();
     pages.sort();
     pages
+}
+
+/// Where the pages of our own jobs under `cenote run` are. Anybody may make such folders, and a page says which file is
+/// written.
+fn run_folders() -> Vec<PathBuf> {
+    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten();
+    let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_ours = |folder: &PathBuf| {
+        fs::symlink_metadata(folder)
+            .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+    };
+    folders.filter(|folder| write::run_started_unix_ns(folder).is_some()).filter(is_ours).collect()
 }
 
 fn runtime_dir() -> PathBuf {

@@ -9,8 +9,35 @@ use cenote::page::PageLayout;
 use cenote::report::write::{self, WriteError};
 use cenote::report::{self, Coverage, Doors, Note, Process, Reason, Report, Snapshot};
 
-/// Makes the report. What only the process itself knew is empty: live blocks one by one, segments, events, coverage.
+use crate::earlier;
+
+/// Makes the report. What only the process itself knew is from the report that it wrote before, or empty: events, coverage,
+/// its rank. Live blocks one by one and segments are lost.
 pub(crate) fn report(page: &PageLayout) -> Report {
+    let mut report = of_page(page, vec![ended()]);
+    if let Some(earlier) = earlier::of(page) {
+        earlier::add(&mut report, earlier);
+    }
+    report
+}
+
+/// The numbers of a process that still runs.
+pub(crate) fn numbers(page: &PageLayout) -> Report {
+    of_page(page, Vec::new())
+}
+
+fn ended() -> Note {
+    Note {
+        code: "recovered".to_owned(),
+        text:
+            "the process ended without writing its report (killed, crashed, or replaced by exec); \
+               counters and sites are from its mapped page, and what was live at exit is not known"
+                .to_owned(),
+        count: 1,
+    }
+}
+
+fn of_page(page: &PageLayout, notes: Vec<Note>) -> Report {
     let configuration = configuration(&page.configuration.get_string());
     report::build(&Snapshot {
         books: &page.books,
@@ -29,13 +56,7 @@ pub(crate) fn report(page: &PageLayout) -> Report {
         },
         configuration,
         events: (Vec::new(), 0),
-        notes: vec![Note {
-            code: "recovered".to_owned(),
-            text: "the process ended without writing its report (killed, crashed, or replaced by exec); \
-                   counters and sites are from its mapped page, and what was live at exit is not known"
-                .to_owned(),
-            count: 1,
-        }],
+        notes,
         live: None,
         freed_during_exit: Vec::new(),
         segments: Vec::new(),

@@ -1,4 +1,4 @@
-//! How numbers, times and tables look in the terminal.
+//! How numbers, times, tables and long lines look in the terminal.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -108,6 +108,83 @@ pub(crate) fn quote(word: &str) -> String {
     }
 }
 
+/// Columns of a line where there is no terminal.
+const COLUMNS: usize = 100;
+
+/// A text whose long lines are broken at blanks, as wide as the terminal. What follows hangs below the last column that
+/// begins in the first half of its line, else below its start. A line with the next command stays whole: it is there to
+/// be copied.
+pub(crate) fn wrap(text: &str) -> String {
+    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let columns = columns.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+    wrap_at(text, columns.unwrap_or(COLUMNS))
+}
+
+fn wrap_at(text: &str, columns: usize) -> String {
+    let mut wrapped = String::with_capacity(text.len() + text.len() / 50);
+    for line in text.split_inclusive('\n') {
+        if visible(line.trim_end()) <= columns || line.trim_start().starts_with("next:") {
+            wrapped.push_str(line);
+        } else {
+            wrap_line(line, columns, &mut wrapped);
+        }
+    }
+    wrapped
+}
+
+fn wrap_line(line: &str, columns: usize, wrapped: &mut String) {
+    let hang = hang(line, columns / 2);
+    let mut at = 0;
+    let mut gap = 0;
+    for (n, word) in line.split(' ').enumerate() {
+        gap += usize::from(n > 0);
+        let length = visible(word.trim_end());
+        if length == 0 {
+            wrapped.push_str(word);
+            continue;
+        }
+        // A number takes its unit with it.
+        let unit = if word.ends_with(|c: char| c.is_ascii_digit()) { " MiB,".len() } else { 0 };
+        if at > hang && at + gap + length + unit > columns {
+            wrapped.push('\n');
+            (at, gap) = (0, hang);
+        }
+        wrapped.extend(std::iter::repeat_n(' ', gap));
+        wrapped.push_str(word);
+        at += gap + length;
+        gap = 0;
+    }
+}
+
+/// Where the lines after the first begin.
+fn hang(line: &str, limit: usize) -> usize {
+    let start = line.chars().take_while(|&c| c == ' ').count();
+    let (mut hang, mut at, mut gap) = (start.max((start + 2).min(4)), 0, 0);
+    for word in line.split(' ') {
+        let length = visible(word);
+        if length > 0 && gap > 1 && at > start && at <= limit {
+            hang = at;
+        }
+        gap = if length > 0 { 1 } else { gap + 1 };
+        at += length + 1;
+    }
+    hang
+}
+
+/// Columns of a text: its characters without the styles.
+fn visible(text: &str) -> usize {
+    let mut columns = 0;
+    let mut in_style = false;
+    for c in text.chars() {
+        match c {
+            '\x1b' => in_style = true,
+            'm' if in_style => in_style = false,
+            _ => columns += usize::from(!in_style),
+        }
+    }
+    columns
+}
+
 /// At most `width` characters, the end cut.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -121,6 +198,24 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_hang() {
+        let red = |text: &str| paint(BAD, text);
+        for (line, wrapped) in [
+            ("short\n", "short\n"),
+            ("  a   one two three four\n", "  a   one two\n      three four\n"),
+            ("  one two three four five", "  one two three\n    four five"),
+            ("      one two three four", "      one two\n      three four"),
+            ("  stranded 16.00 MiB", "  stranded\n    16.00 MiB"),
+            ("a_word_that_is_longer_than_a_line b", "a_word_that_is_longer_than_a_line\n  b"),
+            ("next: cenote leaks a_long_path", "next: cenote leaks a_long_path"),
+        ] {
+            assert_eq!(wrap_at(line, 18), wrapped);
+        }
+        let styled = format!("  one {} six seven", red("two three four"));
+        assert_eq!(wrap_at(&styled, 18), format!("  one {} six seven", red("two three\n    four")));
+    }
 
     #[test]
     fn numbers() {

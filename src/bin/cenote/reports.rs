@@ -1,10 +1,10 @@
 //! The reports that a verb was pointed to: files, or folders of them.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use cenote::report::{self, Device, Leak, ReadError, Report};
+use cenote::report::{self, Device, Event, EventKind, Leak, ReadError, Report};
 
 use crate::exit::{Failure, OTHER_VERSION, UNREADABLE};
 
@@ -15,22 +15,24 @@ pub(crate) struct Found {
     pub(crate) report: Report,
 }
 
-/// Reads every report that is named; of a folder, every report in it.
-pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Found>> {
+/// Reads every report that is named; of a folder, every report in it. What can't be read is said on stderr and hides
+/// nothing else: the second value is the status to end with.
+pub(crate) fn load(paths: &[PathBuf]) -> (Vec<Found>, u8) {
     let mut found = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            let in_folder = load_folder(path)?;
-            if in_folder.is_empty() {
-                let message = format!("{}: no cenote report in this folder", path.display());
-                return Err(Failure::new(UNREADABLE, message).into());
+    let mut status = 0;
+    let read = paths
+        .iter()
+        .flat_map(|path| if path.is_dir() { in_folder(path) } else { vec![read(path)] });
+    for report in read {
+        match report {
+            Ok(report) => found.push(report),
+            Err(failure) => {
+                anstream::eprintln!("cenote: {failure}");
+                status = status.max(failure.status);
             }
-            found.extend(in_folder);
-        } else {
-            found.push(read(path)?);
         }
     }
-    Ok(found)
+    (found, status)
 }
 
 /// Reads one report.
@@ -43,21 +45,28 @@ pub(crate) fn read(path: &Path) -> Result<Found, Failure> {
 }
 
 /// Other JSON in the folder is passed over; a report that can't be read is not.
-fn load_folder(folder: &Path) -> anyhow::Result<Vec<Found>> {
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("can't list {}", folder.display()))?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+fn in_folder(folder: &Path) -> Vec<Result<Found, Failure>> {
+    let failure = |message: String| vec![Err(Failure::new(UNREADABLE, message))];
+    let paths = match json_files(folder) {
+        Ok(paths) => paths,
+        Err(error) => return failure(format!("can't list {}: {error}", folder.display())),
+    };
+    let is_report = |path: &PathBuf| !matches!(report::read(path), Err(ReadError::Foreign { .. }));
+    let reports: Vec<_> =
+        paths.iter().filter(|path| is_report(path)).map(|path| read(path)).collect();
+    if reports.is_empty() {
+        return failure(format!("{}: no cenote report in this folder", folder.display()));
+    }
+    reports
+}
+
+/// The files that may be reports, by name.
+pub(crate) fn json_files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut paths: Vec<_> =
         paths.filter(|path| path.extension().is_some_and(|e| e == "json")).collect();
     paths.sort();
-    let mut found = Vec::new();
-    for path in paths {
-        match report::read(&path) {
-            Err(ReadError::Foreign { .. }) => {}
-            _ => found.push(read(&path)?),
-        }
-    }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Every leak entry with its device.
@@ -68,6 +77,17 @@ pub(crate) fn all_leaks(report: &Report) -> impl Iterator<Item = (&Device, &Leak
 /// The suspects among them.
 pub(crate) fn suspects(report: &Report) -> impl Iterator<Item = (&Device, &Leak)> {
     all_leaks(report).filter(|(_, leak)| leak.class.is_suspect())
+}
+
+/// What the suspects hold; none where the report can't tell.
+pub(crate) fn suspects_bytes(report: &Report) -> Option<u64> {
+    let sum = suspects(report).fold(0u64, |sum, (_, leak)| sum.saturating_add(leak.bytes));
+    (is_of_an_exit(report) && !saw_nothing(report)).then_some(sum)
+}
+
+/// The allocations that were refused.
+pub(crate) fn refusals(report: &Report) -> impl Iterator<Item = &Event> {
+    report.events.iter().filter(|event| event.kind == EventKind::OutOfMemory)
 }
 
 /// Whether a report tells what was live at exit.

@@ -1,5 +1,7 @@
 //! `cenote run`: starts a job under the library, and says at its end what was seen.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -10,13 +12,15 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use cenote::page::{self, State};
 use cenote::report::write;
+use clap::error::{ContextKind, ContextValue};
 use tempfile::TempDir;
 
 use crate::closing::{self, Job};
-use crate::exit::{CANNOT_START, Failure, Outcome};
+use crate::exit::{self, CANNOT_START, Failure, Outcome};
 use crate::library::{self, Environment};
+use crate::program;
 use crate::recovered;
-use crate::render::shell;
+use crate::render::{quote, wrap};
 use crate::reports::{self, Found};
 use crate::signals::Relay;
 
@@ -51,13 +55,35 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Outcome> {
 
     let began = Instant::now();
     let status = execute(&options.command, &environment, folder.path())?;
-    let reports = collect(folder.path(), started_unix_ns);
+    let (reports, missing) = collect(folder.path(), started_unix_ns);
     if !options.quiet {
-        let wall_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let job = Job { wall_ns, command: &options.command, reports: &reports };
-        anstream::eprint!("{}", closing::describe(&job));
+        let job = Job {
+            wall_ns: u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            command: &options.command,
+            signal: status.signal(),
+            switched_off: environment.switched_off(),
+            reports: &reports,
+            missing,
+        };
+        anstream::eprint!("{}", wrap(&closing::describe(&job)));
     }
     Ok(Outcome { text: String::new(), status: own_status(status) })
+}
+
+/// What to type instead, where the job was given without `--`.
+pub(crate) fn hint(words: &[OsString], error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let words: Vec<_> = words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    if words.first()? != "run" || words.iter().any(|word| word == "--") {
+        return None;
+    }
+    let job = words.iter().position(|word| word == unknown)?;
+    let quoted =
+        |words: &[Cow<'_, str>]| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+    let (options, job) = words.split_at(job);
+    Some(format!("hint: the job comes after --: cenote {} -- {}\n", quoted(options), quoted(job)))
 }
 
 /// The job's status as a shell has it.
@@ -76,7 +102,12 @@ fn execute(
     let mut job = Command::new(program);
     job.args(arguments).envs(environment.variables()).env("CENOTE_RUN_DIR", folder);
     let mut child = job.spawn().map_err(|error| {
-        Failure::new(CANNOT_START, format!("can't start {}: {error}", shell(Path::new(program))))
+        let problem = program::find(program).err();
+        let message = problem.map_or_else(
+            || format!("can't start {}: {error}", quote(program)),
+            |problem| format!("{}; {}", problem.text, problem.remedy),
+        );
+        Failure::new(CANNOT_START, message)
     })?;
     relay.wait(&mut child).context("can't wait for the job")
 }
@@ -88,20 +119,22 @@ fn run_folder(started_unix_ns: u64) -> std::io::Result<TempDir> {
     builder.prefix(&prefix).permissions(Permissions::from_mode(0o700)).tempdir()
 }
 
-/// The reports of every process that reached CUDA. Of a process that ended without one, it is made from its page.
-fn collect(folder: &Path, started_unix_ns: u64) -> Vec<Found> {
+/// The reports of every process that reached CUDA, and how many of them have none yet. Of a process that ended without a
+/// report, it is made from its page.
+fn collect(folder: &Path, started_unix_ns: u64) -> (Vec<Found>, usize) {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut pages: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "page"));
     pages.sort();
     let mut found = Vec::new();
-    for path in pages {
-        match collect_page(&path, started_unix_ns) {
+    for path in &pages {
+        match collect_page(path, started_unix_ns) {
             Ok(report) => found.extend(report),
-            Err(error) => anstream::eprintln!("cenote: {error:#}"),
+            Err(error) => anstream::eprintln!("cenote: {}", exit::message(&error)),
         }
     }
-    found
+    let missing = pages.len() - found.len();
+    (found, missing)
 }
 
 fn collect_page(path: &Path, started_unix_ns: u64) -> anyhow::Result<Option<Found>> {
@@ -122,7 +155,7 @@ fn collect_page(path: &Path, started_unix_ns: u64) -> anyhow::Result<Option<Foun
     Ok(Some(Found { path, report }))
 }
 
-fn now_unix_ns() -> u64 {
+pub(crate) fn now_unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -18,7 +18,12 @@ pub(crate) fn interesting(report: &Report, stack: &[u32], limit: usize) -> Vec<S
     let outside = frames.iter().filter(|frame| !is_cache(frame)).copied();
     let mut chosen: Vec<_> = outside.take(limit).collect();
     if chosen.is_empty() {
-        chosen = frames.into_iter().take(limit).collect();
+        chosen = frames.iter().copied().take(limit).collect();
+    }
+    if !chosen.is_empty() && chosen.iter().all(|frame| is_python(frame)) {
+        let native = all(report, stack).filter(|frame| !is_below_everything(frame));
+        let native = native.filter(|frame| !is_python(frame)).map(name).next();
+        return std::iter::once("called from Python".to_owned()).chain(native).collect();
     }
     chosen.into_iter().map(name).collect()
 }
@@ -44,6 +49,20 @@ fn all<'a>(report: &'a Report, stack: &'a [u32]) -> impl Iterator<Item = &'a Fra
 fn is_plumbing(frame: &Frame) -> bool {
     let symbol = frame.symbol.as_deref().unwrap_or_default();
     owner::is_plumbing(&frame.module) || RUNTIME.iter().any(|start| symbol.starts_with(start))
+}
+
+/// cenote's own frames and those of CUDA: every stack has them.
+fn is_below_everything(frame: &Frame) -> bool {
+    let modules = ["libcenote", "libcudart", "libcuda.", "libc.so", "libffi"];
+    modules.iter().any(|start| frame.module.starts_with(start))
+}
+
+/// The interpreter's own functions say nothing about the lines that it runs.
+fn is_python(frame: &Frame) -> bool {
+    let symbol = frame.symbol.as_deref().unwrap_or_default();
+    symbol.starts_with("_Py")
+        || symbol.starts_with("Py")
+        || owner::owner_of_module(&frame.module, "").as_deref() == Some(owner::PROGRAM)
 }
 
 fn is_cache(frame: &Frame) -> bool {

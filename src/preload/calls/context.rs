@@ -16,7 +16,7 @@ struct Endangered {
 
 impl Endangered {
     /// Keeps everybody away from these contexts until they are known to be dead or alive: the helper thread by their lock, other
-    /// threads' calls by what holds them back during a capture. At exit a thread may be stuck in the driver for good: nobody
+    /// threads' calls by freezing the pools. At exit a thread may be stuck in the driver for good: nobody
     /// waits for it.
     fn new(contexts: Vec<&'static Context>) -> Self {
         let wait = phase() == Phase::Awake;
@@ -27,7 +27,7 @@ impl Endangered {
         let alone = contexts.iter().filter_map(take).collect();
         for context in &contexts {
             context.pool.driver().set_usable(false);
-            context.pool.capture(true);
+            context.pool.freeze(true);
         }
         Endangered { contexts, _alone: alone }
     }
@@ -36,7 +36,7 @@ impl Endangered {
     fn over(self) {
         for context in self.contexts.into_iter().filter(|context| context.is_alive()) {
             context.pool.driver().set_usable(true);
-            context.pool.capture(false);
+            context.pool.freeze(false);
         }
     }
 }
@@ -94,12 +94,25 @@ pub(in super::super) unsafe fn cuCtxEnablePeerAccess(
     peer: ContextHandle,
     flags: u32,
 ) -> CuResult {
-    process.contexts.each_living(|context| {
-        if context.handle == peer {
-            context.pool.stop_recycling();
-        }
-    });
-    process.peers_may_reach(peer);
     // SAFETY: the program's own arguments.
-    unsafe { real::cuCtxEnablePeerAccess(peer, flags) }
+    let code = unsafe { real::cuCtxEnablePeerAccess(peer, flags) };
+    if code.is_ok() {
+        process.others_may_reach(peer);
+    }
+    code
+}
+
+/// A green context's memory may be used from its device's primary context, of which its own events say nothing.
+pub(in super::super) unsafe fn cuCtxFromGreenCtx(
+    process: &'static Process,
+    context: *mut ContextHandle,
+    green: usize,
+) -> CuResult {
+    // SAFETY: the program's own arguments.
+    let code = unsafe { real::cuCtxFromGreenCtx(context, green) };
+    if code.is_ok() && !context.is_null() {
+        // SAFETY: the driver has just written there.
+        process.others_may_reach(unsafe { *context });
+    }
+    code
 }

@@ -60,19 +60,26 @@ impl Process {
     }
 }
 
-/// Kernels that were launched, in a table of which the slot is the low bits of the handle, mixed. A kernel that finds its slot taken
-/// by another is measured again, which costs time and nothing else.
+/// Kernels that were seen, in a table; each has a few places. One that finds them all taken by others takes one over: then a kernel
+/// is measured again, which costs time and nothing else.
 static KNOWN: [AtomicUsize; 1 << 14] = [const { AtomicUsize::new(0) }; 1 << 14];
+const PLACES: usize = 8;
 
-/// Whether a kernel was launched before; from now on it was.
+/// Whether a kernel was seen before; from now on it was.
 pub(in super::super) fn is_known(kernel: usize) -> bool {
-    let slot = (kernel >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
-    KNOWN.get(slot).is_none_or(|known| {
-        known.load(Relaxed) == kernel || {
-            known.store(kernel, Relaxed);
-            false
+    let first = (kernel >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
+    let places = || (0..PLACES).filter_map(|place| KNOWN.get((first + place) % KNOWN.len()));
+    for place in places() {
+        match place.load(Relaxed) {
+            known if known == kernel => return true,
+            0 if place.compare_exchange(0, kernel, Relaxed, Relaxed).is_ok() => return false,
+            _ => {}
         }
-    })
+    }
+    if let Some(place) = places().nth(kernel >> 8 & (PLACES - 1)) {
+        place.store(kernel, Relaxed);
+    }
+    false
 }
 
 /// The first launch of a kernel: with lazy loading, its code goes to the device now.
@@ -98,12 +105,9 @@ growing! {
     Modules: cuModuleLoadData(module: *mut usize, image: *const c_void);
     Modules: cuModuleLoadDataEx(module: *mut usize, image: *const c_void, count: u32, options: *mut i32, values: *mut *mut c_void);
     Modules: cuModuleLoadFatBinary(module: *mut usize, image: *const c_void);
-    Modules: cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char);
     Modules: cuLibraryLoadData(library: *mut usize, image: *const c_void, options: *mut i32, values: *mut *mut c_void, count: u32, library_options: *mut i32, library_values: *mut *mut c_void, library_count: u32);
     Modules: cuLibraryLoadFromFile(library: *mut usize, path: *const c_char, options: *mut i32, values: *mut *mut c_void, count: u32, library_options: *mut i32, library_values: *mut *mut c_void, library_count: u32);
     Modules: cuLibraryGetModule(module: *mut usize, library: usize);
-    Modules: cuKernelGetFunction(function: *mut usize, kernel: usize);
-    Modules: cuFuncLoad(function: usize);
     Streams: cuStreamCreate(stream: *mut StreamHandle, flags: u32);
     Streams: cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: u32, priority: i32);
     Other: cuGraphInstantiateWithFlags(graph_exec: *mut usize, graph: usize, flags: u64);
@@ -111,4 +115,22 @@ growing! {
     Other: cuArrayCreate_v2(array: *mut usize, descriptor: *const c_void);
     Other: cuArray3DCreate_v2(array: *mut usize, descriptor: *const c_void);
     Other: cuMipmappedArrayCreate(array: *mut usize, descriptor: *const c_void, levels: u32);
+}
+
+/// Measured once for each kernel: some programs look one up before every launch.
+pub(in super::super) unsafe fn cuKernelGetFunction(
+    process: &'static Process,
+    function: *mut usize,
+    kernel: usize,
+) -> CuResult {
+    // SAFETY: the program's own arguments.
+    let call = || unsafe { real::cuKernelGetFunction(function, kernel) };
+    if is_known(kernel) { call() } else { process.growing(Cause::Modules, call) }
+}
+
+/// As [`cuKernelGetFunction`].
+pub(in super::super) unsafe fn cuFuncLoad(process: &'static Process, function: usize) -> CuResult {
+    // SAFETY: the program's own argument.
+    let call = || unsafe { real::cuFuncLoad(function) };
+    if is_known(function) { call() } else { process.growing(Cause::Modules, call) }
 }

@@ -25,7 +25,7 @@ pub(in super::super) struct Opened {
 
 impl Opened {
     /// Whether this process has exported memory: small blocks then get allocations of their own.
-    pub(in super::super) fn ipc_seen(&self) -> bool {
+    pub(in super::super) fn has_exported(&self) -> bool {
         self.exported.load(Relaxed)
     }
 }

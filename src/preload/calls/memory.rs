@@ -52,7 +52,9 @@ fn allocate(
     let block = process.block(Kind::Pooled, context.device, bytes, context.index);
     let mut answer = context.pool.allocate(bytes, u64::from(block.site) + 1);
     let refused = answer == Err(Failure::OutOfMemory) && !context.pool.is_capturing();
-    if refused && process.release_device(context.device) {
+    if refused {
+        // Whatever it answers: another thread may have given back meanwhile.
+        process.release_device(context.device);
         answer = context.pool.allocate(bytes, u64::from(block.site) + 1);
     }
     match answer {
@@ -70,8 +72,12 @@ fn allocate(
 }
 
 impl Process {
-    /// Asks the driver what is used when the device's pools have grown since the last time; never on a hit.
+    /// Asks the driver what is used when the device's pools have grown since the last time; never on a hit. Only in the first
+    /// second, for programs that are gone before the helper thread asks.
     fn sample_after_growth(&self, context: &Context) {
+        if self.age_ms() > 1000 {
+            return;
+        }
         let pool = &self.books.device(context.device).pool;
         let (grown, seen) =
             (pool.driver_allocations.load(Relaxed), &self.sampler(context.device).grown);
@@ -143,7 +149,7 @@ pub(in super::super) unsafe fn cuMemAllocPitch_v2(
     // SAFETY: the driver has just written both.
     let (address, whole) = unsafe { (*pointer, (*pitch as u64).saturating_mul(height as u64)) };
     let Some(block) = process.live.remove(address) else { return code };
-    process.forget(&block);
+    process.uncount(&block);
     let context = process.context();
     if !process.take_budget(block.device, whole) {
         // SAFETY: nobody but us has seen the address yet.
@@ -154,7 +160,7 @@ pub(in super::super) unsafe fn cuMemAllocPitch_v2(
         process.refuse(context, whole);
         return CuResult::OUT_OF_MEMORY;
     }
-    process.learn(address, Block { bytes: whole, ..block });
+    process.relearn(address, Block { bytes: whole, ..block });
     code
 }
 
@@ -210,9 +216,7 @@ fn free_pooled(process: &'static Process, address: DevicePtr, block: Block) -> C
 /// The answer to a free of an address that is not live: none if no pool knows it, since then it is the driver's business.
 fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult> {
     let contexts = process.contexts.all_living();
-    // The driver may have given the memory of a context that is ending to another one already.
-    let mut surely_alive = contexts.iter().filter(|context| context.pool.driver().is_usable());
-    let wrong = surely_alive.find_map(|context| context.pool.check_free(address))?;
+    let wrong = contexts.iter().find_map(|context| context.pool.check_free(address))?;
     let (kind, allocated_by, freed_by, text) = match wrong {
         WrongFree::Unknown => {
             (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once"))

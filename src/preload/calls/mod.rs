@@ -12,6 +12,7 @@ mod growth;
 mod host;
 pub(super) mod ipc;
 mod memory;
+mod range;
 mod refusal;
 mod stream;
 mod stream_ordered;
@@ -30,6 +31,7 @@ pub(super) use ipc::{
     cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
 };
 pub(super) use memory::*;
+pub(super) use range::*;
 pub(super) use stream::*;
 pub(super) use stream_ordered::*;
 pub(super) use vmm::{cuMemCreate, cuMemMap, cuMemRelease, cuMemUnmap};

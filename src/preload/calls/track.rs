@@ -80,7 +80,7 @@ impl Process {
         self.note_late_free(*block);
     }
 
-    fn uncount(&self, block: &Block) {
+    pub(super) fn uncount(&self, block: &Block) {
         self.books.sub(block.kind, block.device, block.bytes);
         self.sites().sub(block.site, block.bytes);
         if is_budgeted(block.kind) {
@@ -112,11 +112,16 @@ impl Process {
             if is_budgeted(block.kind) {
                 self.budget(block.device).force(block.bytes);
             }
-            self.books.add(block.kind, block.device, block.bytes);
-            self.sites().restore(block.site, block.bytes);
-            self.live.insert(address, block);
+            self.relearn(address, block);
         }
         code
+    }
+
+    /// A block that was uncounted is live after all. It was allocated once.
+    pub(super) fn relearn(&self, address: u64, block: Block) {
+        self.books.add(block.kind, block.device, block.bytes);
+        self.sites().restore(block.site, block.bytes);
+        self.live.insert(address, block);
     }
 
     /// Asks the driver what is used on the current device, at most every 20 ms, for the report's equation.

@@ -113,6 +113,9 @@ pub(in super::super) unsafe fn cuMemCreate(
     let device = unsafe { *properties }.device();
     let context = process.context().filter(|context| Some(context.device) == device);
     let size = bytes as u64;
+    if let Some(device) = device {
+        process.first_sight(device);
+    }
     if let Some(device) = device
         && !process.take_budget(device, size)
     {

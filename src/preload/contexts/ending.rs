@@ -10,11 +10,21 @@ use crate::ledger::{EventKind, Happening, Kind};
 
 impl Process {
     /// Other contexts may reach memory of this one, which may not have been seen yet.
-    pub(in super::super) fn peers_may_reach(&self, handle: ContextHandle) {
-        self.events.note("peer_access", || {
-            "a context's memory was opened to a peer: freed blocks of it go straight back to the driver".to_owned()
+    pub(in super::super) fn others_may_reach(&self, handle: ContextHandle) {
+        let mut reachable = lock(&self.contexts.reachable);
+        if reachable.contains(&handle) {
+            return;
+        }
+        reachable.push(handle);
+        drop(reachable);
+        self.contexts.each_living(|context| {
+            if context.handle == handle {
+                context.pool.stop_recycling();
+            }
         });
-        lock(&self.contexts.reachable).push(handle);
+        self.events.note("shared_between_contexts", || {
+            "memory of a context may be used by another: freed blocks of it go straight back to the driver".to_owned()
+        });
     }
 
     /// Buries those contexts that a reset or a release of the device's primary context ended.
@@ -58,5 +68,6 @@ impl Process {
             event.requested_bytes = Some(bytes);
             self.events.happened(event);
         }
+        context.is_buried.store(true, Release);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicBool,
-    Ordering::{Relaxed, Release},
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 use super::super::clock::Every;
@@ -24,14 +24,18 @@ impl Process {
         }
         // The handle was given again: whoever had it before is gone.
         let stale = self.contexts.living().filter(|context| context.handle == handle);
-        stale.for_each(|context| self.context_died(context));
+        stale.for_each(|context| {
+            let _maintenance = lock(&context.maintenance);
+            self.context_died(context);
+        });
         let _making = self.contexts.stop_making();
         if let Some(found) = self.contexts.living().find(is_it) {
             return Some(found);
         }
-        // The place of a dead context is free again: nothing names it any more.
         let count = self.contexts.count.load(Relaxed);
-        let is_free = |&index: &usize| self.contexts.at(index as u64).is_none_or(|c| !c.is_alive());
+        let is_free = |&index: &usize| {
+            self.contexts.at(index as u64).is_none_or(|context| context.is_buried.load(Acquire))
+        };
         let index = (0..count).find(is_free).unwrap_or(count);
         let slot = self.contexts.list.get(index)?;
         let context = self.make_context(handle, id, index as u64)?;
@@ -51,6 +55,7 @@ impl Process {
         unsafe { real::cuCtxGetDevice(&mut device) }.ok().ok()?;
         let device = u32::try_from(device).ok()?;
         self.first_sight(device);
+        self.first_sample(device);
         let context: &'static Context = Box::leak(Box::new(Context {
             handle,
             id: id.unwrap_or(index),
@@ -58,6 +63,7 @@ impl Process {
             is_primary: is_primary(handle, device),
             index,
             alive: AtomicBool::new(true),
+            is_buried: AtomicBool::new(false),
             pool: Pool::new(
                 ContextDriver::new(handle, device),
                 self.pool_config(device),
@@ -70,29 +76,47 @@ impl Process {
         if lock(&self.contexts.reachable).contains(&handle) {
             context.pool.stop_recycling();
         }
+        // A copy between devices runs on a stream of either one.
+        let others = self.contexts.living().filter(|other| other.device != device);
+        let others: Vec<ContextHandle> = others.map(|other| other.handle).collect();
+        if !others.is_empty() {
+            context.pool.stop_recycling();
+            others.into_iter().for_each(|other| self.others_may_reach(other));
+        }
         tracing::info!(device, handle, "context seen");
         Some(context)
     }
 
-    /// Fills in the book of a device when its first context is seen.
-    fn first_sight(&self, device: u32) {
+    /// Fills in the book of a device when something of it is seen for the first time; a context need not be current.
+    pub(in super::super) fn first_sight(&self, device: u32) {
         let book = self.books.device(device);
         if book.used.swap(1, Relaxed) == 1 {
             return;
         }
         dump::name_device(self, device);
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: both are valid for the write, and a context is current.
-        if unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) }.is_ok() {
-            book.total_bytes.store(total as u64, Relaxed);
-            book.context_bytes.store((total - free) as u64, Relaxed);
-            self.take_sample(device, free as u64, total as u64);
-        }
+        let mut total = 0;
+        // SAFETY: `total` is valid for the write.
+        unsafe { real::cuDeviceTotalMem_v2(&mut total, device as i32) };
+        book.total_bytes.store(total as u64, Relaxed);
         let fraction = self.settings.per_process_memory_fraction;
         let share = fraction.map(|fraction| (total as f64 * fraction) as u64);
         let limit = [self.settings.limit, share].into_iter().flatten().min();
         self.budget(device).set_limit(limit);
         book.pool.limit_bytes.store(limit.unwrap_or(0), Relaxed);
+    }
+
+    /// What is used on the device of the current context, before this process allocates in it.
+    fn first_sample(&self, device: u32) {
+        let book = self.books.device(device);
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are valid for the write, and a context is current.
+        let mut ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
+        if book.sampled_unix_ns.load(Relaxed) == 0 && ask().is_ok() {
+            let used = (total - free) as u64;
+            book.total_bytes.store(total as u64, Relaxed);
+            book.context_bytes.store(used.saturating_sub(book.tracked_bytes()), Relaxed);
+            self.take_sample(device, free as u64, total as u64);
+        }
     }
 
     fn pool_config(&self, device: u32) -> Config {
@@ -103,7 +127,7 @@ impl Process {
             max_split_size: self.settings.max_split_size,
             max_non_split_rounding: self.settings.max_non_split_rounding,
             collect_above: threshold.map(|share| (most as f64 * share) as u64),
-            slabs: self.settings.slabs && !self.opened.ipc_seen(),
+            slabs: self.settings.slabs && !self.opened.has_exported(),
             free_barrier: self.settings.free_barrier,
         }
     }

@@ -27,6 +27,8 @@ pub(super) struct Context {
     /// Place in the list.
     pub(super) index: u64,
     alive: AtomicBool,
+    /// Nothing names it any more: its place is free.
+    is_buried: AtomicBool,
     pub(super) pool: Pool<ContextDriver>,
     /// Held by whoever works on the context from outside of a call of the program, and by whoever ends it.
     pub(super) maintenance: Mutex<()>,

@@ -1,7 +1,8 @@
 // Question: how long does cudaFree take while a kernel of 200 ms runs on a non-blocking stream, and how long is a launch
 // of another thread on another stream held up meanwhile? (Without a pool the first free of a round waits for the kernel, and
 // the others find the device idle.) And what does the allocation after them take, when it finds nothing that is
-// done? A call that does next to nothing, after the same rest, says what of the first free's time is the rest's.
+// done? What of the first free's time is the rest's, and what the runtime's: two calls that do next to nothing come after the
+// same rest, and in every second round the blocks are freed through the driver, past the runtime.
 #include "common.cuh"
 
 #include <algorithm>
@@ -15,7 +16,9 @@ int main(int argc, char **argv) {
     std::atomic<bool> freeing{false}, done{false}, ready{false};
     double longest_launch = 0, longest_wait = 0;
     long launches = 0;
+    std::vector<double> each_launch;
 
+    each_launch.reserve(1 << 20);
     std::thread launcher([&] {
         cudaStream_t stream = new_stream();
         for (int i = 0; i < 100; i++) nothing<<<1, 1, 0, stream>>>();
@@ -26,6 +29,7 @@ int main(int argc, char **argv) {
             double begin = now_us();
             nothing<<<1, 1, 0, stream>>>();
             const double launch = now_us() - begin;
+            if (each_launch.size() < each_launch.capacity()) each_launch.push_back(launch);
             CHECK(cudaGetLastError());
             // An empty queue, so that a full one is not taken for a stall.
             begin = now_us();
@@ -43,7 +47,8 @@ int main(int argc, char **argv) {
 
     // The first free comes after a rest of the thread, the others follow at once.
     constexpr int COUNT = 9;
-    std::vector<double> firsts, frees, mallocs, nexts, floors;
+    const auto driver_free = entry<CUresult (*)(CUdeviceptr)>("cuMemFree", 12050);
+    std::vector<double> firsts, driver_firsts, frees, mallocs, nexts, floors, nulls;
     double first_ever = -1;
     int overlapped = 0;
     for (int i = 0; i < rounds; i++) {
@@ -56,11 +61,13 @@ int main(int argc, char **argv) {
         kernel.start(200'000'000);
         freeing = true;
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        const bool past_runtime = i % 2;
         for (void *block : blocks) {
             const double begin = now_us();
-            const cudaError_t status = cudaFree(block);
-            (block == blocks[0] ? firsts : frees).push_back(now_us() - begin);
-            CHECK(status);
+            const int status = past_runtime ? int(driver_free(reinterpret_cast<CUdeviceptr>(block))) : int(cudaFree(block));
+            const double took = now_us() - begin;
+            (block != blocks[0] ? frees : past_runtime ? driver_firsts : firsts).push_back(took);
+            CHECK(cudaError_t(status));
         }
         if (first_ever < 0) first_ever = firsts[0];
         overlapped += kernel.running();
@@ -73,17 +80,24 @@ int main(int argc, char **argv) {
         nexts.push_back(now_us() - begin);
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         int device;
-        const double rested = now_us();
+        double rested = now_us();
         CHECK(cudaGetDevice(&device));
         floors.push_back(now_us() - rested);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        rested = now_us();
+        CHECK(cudaFree(nullptr));
+        nulls.push_back(now_us() - rested);
         CHECK(cudaStreamSynchronize(kernel.stream));
     }
     done = true;
     launcher.join();
-    for (auto *each : {&firsts, &frees, &mallocs, &nexts, &floors}) std::sort(each->begin(), each->end());
-    const auto median = [](const std::vector<double> &sorted) { return sorted[sorted.size() / 2]; };
+    for (auto *each : {&firsts, &driver_firsts, &frees, &mallocs, &nexts, &floors, &nulls, &each_launch})
+        std::sort(each->begin(), each->end());
+    const auto median = [](const std::vector<double> &sorted) { return sorted.empty() ? -1 : sorted[sorted.size() / 2]; };
     std::printf("{\"first_ever_us\": %.2f, \"next_us_median\": %.2f, \"next_us_max\": %.2f, \"floor_us_median\": %.2f, ",
                 first_ever, median(nexts), nexts.back(), median(floors));
+    std::printf("\"null_us_median\": %.2f, \"driver_first_us_median\": %.2f, \"launch_us_median\": %.3f, ", median(nulls),
+                median(driver_firsts), median(each_launch));
     std::printf("\"first_us_median\": %.2f, \"first_us_max\": %.2f, \"free_us_median\": %.2f, \"free_us_max\": %.2f, "
                 "\"malloc_us_median\": %.2f, \"returned_while_running\": %d, \"rounds\": %d, \"launches\": %ld, "
                 "\"longest_launch_us\": %.1f, \"longest_wait_us\": %.1f}\n",

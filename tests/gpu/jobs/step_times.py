@@ -10,23 +10,16 @@ import torch
 
 import jobs
 
-
 steps = []
 
 
-def timed(step, repeat):
-    """The step of the workload, done so many times. The fastest counts: the first one meets new sizes, which costs more
-    than what is to be compared."""
-
+def timed(step):
     def run(*args):
-        times = []
-        for _ in range(repeat):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            loss = step(*args)
-            torch.cuda.synchronize()
-            times.append(round((time.perf_counter() - begin) * 1000, 4))
-        steps.append(min(times))
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        loss = step(*args)
+        torch.cuda.synchronize()
+        steps.append(round((time.perf_counter() - begin) * 1000, 4))
         return loss
 
     return run
@@ -36,9 +29,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job", choices=("bert_large", "resnet50"))
     parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--repeat", type=int, default=1)
     args = parser.parse_args()
-    jobs.classify_step, jobs.lm_step = timed(jobs.classify_step, args.repeat), timed(jobs.lm_step, args.repeat)
+    jobs.classify_step, jobs.lm_step = timed(jobs.classify_step), timed(jobs.lm_step)
     torch.manual_seed(0)
     random.seed(0)
     torch.zeros(1, device=jobs.DEV)

@@ -75,7 +75,7 @@ pub(crate) fn doctor(options: &Options) -> anyhow::Result<Outcome> {
     let mut outcome = if options.json {
         Outcome::json(&checks)?
     } else {
-        Outcome::of(checks.iter().map(line).collect())
+        Outcome::page(&checks.iter().map(line).collect::<String>())
     };
     outcome.status = if failed { FAILED } else { 0 };
     Ok(outcome)

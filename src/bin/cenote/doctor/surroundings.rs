@@ -4,8 +4,10 @@ use std::env;
 use std::fs;
 
 use cenote::conf;
+use cenote::report::Template;
 
 use super::Check;
+use crate::library::is_disabled;
 
 /// Preloads that are known to meet cenote, by a part of their name: what comes of it, and what to do.
 const PRELOADS: &[(&str, &str, &str)] = &[
@@ -82,17 +84,19 @@ fn preloads() -> Vec<Check> {
 
 fn settings() -> Vec<Check> {
     let mut checks = Vec::new();
-    if env::var("CENOTE_DISABLE").is_ok_and(|value| value == "1") {
+    if is_disabled() {
         checks.push(Check::fail(
             "settings",
-            "CENOTE_DISABLE=1 switches cenote off",
+            "CENOTE_DISABLE switches cenote off",
             "unset CENOTE_DISABLE",
         ));
     }
     let text = env::var("CENOTE_CONF").unwrap_or_default();
     let (settings, problems) = conf::parse(&text);
-    let remedy = "`cenote env --list` shows every key and what it takes";
-    checks.extend(problems.into_iter().map(|problem| Check::warn("settings", problem, remedy)));
+    let remedy = "`cenote env --list` shows what each takes";
+    let output = env::var("CENOTE_OUTPUT").unwrap_or_default();
+    let problems = problems.into_iter().chain(Template::problems(&output));
+    checks.extend(problems.map(|problem| Check::warn("settings", problem, remedy)));
     if settings.mode == conf::Mode::Off {
         checks.push(Check::warn(
             "settings",

@@ -1,16 +1,16 @@
 //! The program: whether the loader would preload anything into it, and through which door it reaches the driver.
 
-use std::env;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use object::read::elf::{Dyn, ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, elf};
 
 use super::Check;
 use crate::library::is_this_machine;
+use crate::program;
 
 /// Interpreters of interpreters of scripts: as deep as the kernel goes.
 const SCRIPTS: usize = 4;
@@ -20,12 +20,9 @@ const SEARCHED: u64 = 512 << 20;
 const DRIVER_NAME: &[u8] = b"libcuda.so.1";
 
 pub(super) fn check(program: &str) -> Vec<Check> {
-    let Some(mut path) = which(program) else {
-        return vec![Check::fail(
-            "program",
-            format!("can't find {program}"),
-            "check its name and PATH",
-        )];
+    let mut path = match program::find(program) {
+        Ok(path) => path,
+        Err(problem) => return vec![Check::fail("program", problem.text, problem.remedy)],
     };
     let mut checks = Vec::new();
     for _ in 0..SCRIPTS {
@@ -34,16 +31,14 @@ pub(super) fn check(program: &str) -> Vec<Check> {
             "program",
             format!("{} is a script, run by {interpreter}", path.display()),
         ));
-        let Some(found) = which(&script) else {
-            let text = format!("can't find {script}, which runs it");
-            checks.push(Check::fail(
-                "program",
-                text,
-                "install it, or mend the first line of the script",
-            ));
-            return checks;
-        };
-        path = found;
+        match program::find(&script) {
+            Ok(found) => path = found,
+            Err(problem) => {
+                let remedy = "install it, or mend the first line of the script";
+                checks.push(Check::fail("program", problem.text, remedy));
+                return checks;
+            }
+        }
     }
     checks.extend(privileges(&path));
     match fs::read(&path) {
@@ -55,19 +50,6 @@ pub(super) fn check(program: &str) -> Vec<Check> {
         )),
     }
     checks
-}
-
-/// As the shell finds it.
-fn which(program: &str) -> Option<PathBuf> {
-    if program.contains('/') {
-        return Path::new(program).is_file().then(|| PathBuf::from(program));
-    }
-    let path = env::var_os("PATH")?;
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path)
-            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    env::split_paths(&path).map(|folder| folder.join(program)).find(is_program)
 }
 
 /// The first line of a script: as written, and the program that it comes down to.
@@ -151,7 +133,7 @@ fn door(name: &str, linked: &Linked, data: &[u8]) -> Check {
         Check::ok(
             "program",
             format!(
-                "{name} has the CUDA runtime inside: seen through the entry points that it looks up"
+                "{name} opens the driver itself, or has the runtime inside: seen through the entry points that it looks up"
             ),
         )
     } else {

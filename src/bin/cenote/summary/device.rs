@@ -2,16 +2,21 @@
 
 use std::fmt::Write;
 
-use cenote::report::{Device, Kind, Memory, Owner, Pool};
+use cenote::report::{Device, Kind, Memory, Owner, Pool, Report};
 
-use crate::render::{HEADING, bytes, count, paint, percent, plural, signed_bytes, table};
+use crate::free;
+use crate::render::{HEADING, bytes, count, duration, paint, percent, plural, signed_bytes, table};
+use crate::reports::is_of_an_exit;
+
+/// Age of a sample that goes without saying.
+const FRESH_NS: u64 = 100_000_000;
 
 /// Its memory: the equation, the peaks, by kind and by owner.
-pub(super) fn memory(device: &Device) -> String {
+pub(super) fn memory(device: &Device, report: &Report) -> String {
     let memory = &device.memory;
-    let name = device.name.as_deref().unwrap_or("device");
-    let heading = format!("GPU {}  {name}, {}", device.ordinal, bytes(device.total_bytes));
-    let mut text = format!("\n{}\n{}", paint(HEADING, heading), equation(memory));
+    let name = device.name.as_ref().map(|name| format!("  {name}")).unwrap_or_default();
+    let heading = format!("GPU {}{name}, {}", device.ordinal, bytes(device.total_bytes));
+    let mut text = format!("\n{}\n{}", paint(HEADING, heading), equation(memory, report));
     let _ = writeln!(
         text,
         "  peaks       live {}, reserved {}, driver used {}",
@@ -34,7 +39,7 @@ pub(super) fn memory(device: &Device) -> String {
     text
 }
 
-fn equation(memory: &Memory) -> String {
+fn equation(memory: &Memory, report: &Report) -> String {
     if memory.sampled_unix_ns == 0 {
         return "  the driver was never asked what is used\n".to_owned();
     }
@@ -43,12 +48,25 @@ fn equation(memory: &Memory) -> String {
     let known =
         if known.is_empty() { String::new() } else { format!(" (of it {})", known.join(", ")) };
     format!(
-        "  driver used {} = tracked {} + context {} + unaccounted {}{known}\n",
+        "  driver used {}{} = tracked {} + context {} + unaccounted {}{known}\n",
         bytes(memory.driver_used_bytes),
+        age(memory.sampled_unix_ns, report),
         bytes(memory.tracked_bytes),
         bytes(memory.context_bytes),
         signed_bytes(memory.unaccounted_bytes),
     )
+}
+
+/// How old the sample is, where that is long enough for the pool's numbers to have moved on.
+fn age(sampled_unix_ns: u64, report: &Report) -> String {
+    let process = &report.process;
+    let end_unix_ns = process.started_unix_ns.saturating_add(process.duration_ns);
+    let age_ns = end_unix_ns.saturating_sub(sampled_unix_ns);
+    if age_ns <= FRESH_NS {
+        return String::new();
+    }
+    let end = if is_of_an_exit(report) { "the end" } else { "the last sign of life" };
+    format!(" (sampled {} before {end})", duration(age_ns))
 }
 
 /// A kind as the JSON has it.
@@ -58,10 +76,10 @@ fn word(kind: Kind) -> String {
 }
 
 /// Its pool, and how fragmented that is.
-pub(super) fn pool(device: &Device) -> String {
+pub(super) fn pool(device: &Device, report: &Report) -> String {
     let pool = &device.pool;
-    if pool.allocations == 0 && pool.peak_reserved_bytes == 0 {
-        return "  pool        served nothing\n".to_owned();
+    if free::served_nothing(device) {
+        return format!("  pool        {}\n", free::nothing_served(report));
     }
     let limit =
         pool.limit_bytes.map(|limit| format!(", limit {}", bytes(limit))).unwrap_or_default();
@@ -99,27 +117,16 @@ fn rare(pool: &Pool) -> String {
     if rare.is_empty() { String::new() } else { format!("              {}\n", rare.join(", ")) }
 }
 
-/// Fragmentation in one line.
+/// Fragmentation in one line, with what can't go back.
 fn fragmentation_line(device: &Device) -> String {
-    let found = &device.fragmentation;
-    let stranded = &found.stranded;
+    let stranded = &device.fragmentation.stranded;
     let total = stranded
         .pinned_by_live_bytes
         .saturating_add(stranded.waiting_bytes)
         .saturating_add(stranded.exported_bytes);
-    if device.segments.is_empty() && found.free_bytes > 0 {
-        return format!(
-            "internal {}, {} free in pieces that are not known",
-            percent(found.internal_ratio),
-            bytes(found.free_bytes)
-        );
+    let line = free::line(device);
+    if total == 0 || free::only_waits(device) {
+        return line;
     }
-    format!(
-        "internal {}, external {}; largest free {} of {} free; stranded {}",
-        percent(found.internal_ratio),
-        percent(found.external_ratio),
-        bytes(found.largest_free_bytes),
-        bytes(found.free_bytes),
-        bytes(total),
-    )
+    format!("{line}; stranded {}", bytes(total))
 }

@@ -6,14 +6,14 @@ mod events;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use cenote::report::{EventKind, Reason, Report};
+use cenote::report::{Reason, Report};
 use serde_json::json;
 
 use crate::exit::Outcome;
 use crate::render::{
     BAD, HEADING, QUIET, WARN, bytes, count, cut, duration, paint, plural, quote, shell, table,
 };
-use crate::reports::{self, saw_nothing, suspects};
+use crate::reports::{self, refusals, saw_nothing, suspects, suspects_bytes};
 use crate::{glossary, stack};
 
 /// Call sites that are shown.
@@ -34,31 +34,31 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn summary(options: &Options) -> anyhow::Result<Outcome> {
-    let found = reports::load(&options.reports)?;
+    let (found, status) = reports::load(&options.reports);
     if options.json {
         let entries: Vec<_> =
             found.iter().map(|found| to_json(&found.path, &found.report)).collect();
-        return Outcome::json(&entries);
+        return Ok(Outcome { status, ..Outcome::json(&entries)? });
     }
-    let pages = found.iter().map(|found| page(&found.path, &found.report, true));
+    let pages = found.iter().map(|found| page(&found.path, &found.report, false));
     let mut text = pages.collect::<Vec<_>>().join("\n");
     if options.explain {
         let _ = write!(text, "\n{}\n{}", paint(HEADING, "What the numbers mean"), glossary::text());
     }
-    Ok(Outcome::of(text))
+    Ok(Outcome { status, ..Outcome::page(&text) })
 }
 
-/// The page of one report.
-pub(crate) fn page(path: &Path, report: &Report, with_next: bool) -> String {
-    let mut text = process(report);
+/// The page of one report; `live`, of a process that still runs.
+pub(crate) fn page(path: &Path, report: &Report, live: bool) -> String {
+    let mut text = process(report, live);
     if saw_nothing(report) {
         let line = "cenote saw no call of the driver's memory functions in this process, \
                     so it can't say anything about its memory";
         let _ = writeln!(text, "\n{}", paint(BAD, line));
     }
     for device in &report.devices {
-        text.push_str(&device::memory(device));
-        text.push_str(&device::pool(device));
+        text.push_str(&device::memory(device, report));
+        text.push_str(&device::pool(device, report));
     }
     if report.host.peak_bytes > 0 {
         let (live, peak) = (bytes(report.host.bytes), bytes(report.host.peak_bytes));
@@ -72,14 +72,14 @@ pub(crate) fn page(path: &Path, report: &Report, with_next: bool) -> String {
             if note.count > 1 { format!(" ({} times)", count(note.count)) } else { String::new() };
         let _ = writeln!(text, "  {} {}{times}", paint(WARN, "note:"), note.text);
     }
-    if with_next {
+    if !live {
         let path = shell(path);
-        let _ = writeln!(text, "\nnext: cenote leaks {path}    cenote frag {path}");
+        let _ = writeln!(text, "\nnext: cenote leaks {path}\nnext: cenote frag {path}");
     }
     text
 }
 
-fn process(report: &Report) -> String {
+fn process(report: &Report, live: bool) -> String {
     let process = &report.process;
     let command: Vec<_> = process.command.iter().map(|word| quote(word)).collect();
     let command = if command.is_empty() { process.executable.clone() } else { command.join(" ") };
@@ -88,6 +88,7 @@ fn process(report: &Report) -> String {
         None => format!(", rank {}", rank.global),
     });
     let how = match report.reason {
+        _ if live => "still running, numbers as of now",
         Reason::Exit => "at exit",
         Reason::ImmediateExit => "at _exit",
         Reason::Abort => "at abort",
@@ -96,7 +97,7 @@ fn process(report: &Report) -> String {
         Reason::Interval => "at an interval",
         Reason::Recovered => "recovered",
     };
-    let state = if report.complete { String::new() } else { paint(WARN, ", incomplete") };
+    let state = if report.complete || live { String::new() } else { paint(WARN, ", incomplete") };
     format!(
         "{}\n  pid {} on {}{}, {} from the first CUDA call, {how}{state}\n",
         paint(HEADING, cut(&command, 120)),
@@ -170,10 +171,6 @@ fn to_json(path: &Path, report: &Report) -> serde_json::Value {
         })
     });
     let devices: Vec<_> = devices.collect();
-    let suspects_bytes =
-        suspects(report).fold(0u64, |sum, (_, leak)| sum.saturating_add(leak.bytes));
-    let out_of_memory =
-        report.events.iter().filter(|event| event.kind == EventKind::OutOfMemory).count();
     let sites = report.sites.iter().take(SITES).map(|site| {
         json!({
             "kind": site.kind,
@@ -194,8 +191,8 @@ fn to_json(path: &Path, report: &Report) -> serde_json::Value {
         "host": report.host,
         "sites": sites.collect::<Vec<_>>(),
         "events": report.events.len(),
-        "out_of_memory": out_of_memory,
-        "suspects_bytes": suspects_bytes,
+        "out_of_memory": refusals(report).count(),
+        "suspects_bytes": suspects_bytes(report),
         "notes": report.notes,
     })
 }
