@@ -102,7 +102,7 @@ fn an_upward_edge_is_found_in_every_form() {
             "bin must not use preload::doors",
         ),
         ("shed/mod.rs", "", "src/shed has no place in the order"),
-        ("replay/mod.rs", "use crate::pool;", "src/replay/mod.rs must say #![forbid(unsafe_code)]"),
+        ("pool/mod.rs", "use crate::cuda;", "src/pool/mod.rs must say #![forbid(unsafe_code)]"),
     ];
     for (file, text, problem) in upward {
         write(file, text);

@@ -16,8 +16,8 @@ pub enum Failure {
 
 /// The calls through which a pool gets memory and learns what is done. All belong to one context.
 ///
-/// The pool holds its lock while it calls [`record`](Driver::record) and [`is_done`](Driver::is_done), which are short and
-/// never wait, and does not hold it while it calls the others.
+/// The pool holds its lock while it calls [`record`](Driver::record), [`is_done`](Driver::is_done), [`recycle`](Driver::recycle)
+/// and [`now_ms`](Driver::now_ms), which are short and never wait, and does not hold it while it calls the others.
 pub trait Driver {
     /// Takes device memory: `cuMemAlloc`.
     ///
@@ -28,7 +28,7 @@ pub trait Driver {
     /// Gives a whole allocation back: `cuMemFree`. Waits for the work of the context.
     ///
     /// # Errors
-    /// What the driver says; the memory then counts as lost.
+    /// What the driver says. The pool has forgotten the memory, whatever that is.
     fn free(&self, address: DevicePtr, bytes: u64) -> Result<(), CuResult>;
 
     /// Records an event behind all work of the context, on all its streams.

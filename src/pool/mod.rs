@@ -16,7 +16,10 @@
 //! 5. No out-of-memory while memory that could be given back would cover the request.
 //!
 //! # Locks
-//! One mutex a pool. It is not held while the driver allocates, frees or waits.
+//! The books of a pool have one mutex, which is not held while the driver allocates, frees or waits. Two more order threads:
+//! `barrier` is held while the context is synchronised, so that no capture begins meanwhile; `returning` while segments go back
+//! to the driver, so that a thread that is refused can wait for them. Either may be held when the books are locked, never the
+//! other way round.
 #![forbid(unsafe_code)]
 
 mod context;

@@ -1,7 +1,6 @@
 //! From the living process to its report file.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::environment::{self, Variables};
-use super::process::{Phase, Process, lock, phase};
+use super::process::{Process, lock};
 use super::{clock, doors, signals, stack};
 use crate::conf::KEYS;
+use crate::cuda::loader;
 use crate::cuda::table::{self, Function};
-use crate::cuda::{loader, real};
 use crate::ledger::MAX_DEVICES;
 use crate::page::State;
 use crate::pool::{SegmentView, SlotState};
@@ -236,36 +235,4 @@ fn segment(view: &SegmentView) -> Segment {
         exported: view.exported,
         map: runs.collect(),
     }
-}
-
-/// Asks the driver who a device is, when its first context is seen.
-pub(super) fn name_device(process: &Process, device: u32) {
-    if phase() == Phase::Exiting {
-        return;
-    }
-    let mut name = [0 as c_char; 128];
-    let mut uuid = [0u8; 16];
-    let mut version = 0;
-    // SAFETY: the outputs are valid for the writes, and the name's length is said.
-    let (named, known) = unsafe {
-        real::cuDriverGetVersion(&mut version);
-        let named = real::cuDeviceGetName(name.as_mut_ptr(), name.len() as i32 - 1, device as i32);
-        (named.is_ok(), real::cuDeviceGetUuid_v2(&mut uuid, device as i32).is_ok())
-    };
-    process.page.page.driver_version.store(version as u32, Relaxed);
-    // SAFETY: the last byte is still 0, whatever the driver wrote before it.
-    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let uuid = match uuid {
-        [a @ .., _, _, _, _, _, _, _, _, _, _, _, _] if known => {
-            let rest = uuid.get(4..).unwrap_or_default();
-            let groups: Vec<String> = [(0, 2), (2, 4), (4, 6), (6, 12)]
-                .iter()
-                .filter_map(|&(from, to)| rest.get(from..to).map(hex))
-                .collect();
-            format!("GPU-{}-{}", hex(&a), groups.join("-"))
-        }
-        _ => String::new(),
-    };
-    lock(&process.device_names).push((device, if named { name } else { String::new() }, uuid));
 }

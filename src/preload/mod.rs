@@ -12,8 +12,9 @@
 //! 5. In a forked child of a process that used CUDA, nothing here takes a lock.
 //!
 //! # Locks
-//! In this order: a context's maintenance lock, the making of contexts, the list of captures, a pool. The list of contexts is
-//! read without one. None of them is held while the stack is walked, since that takes the loader's lock.
+//! In this order: the report path (`dump`), the helper thread's `at_work`, a context's maintenance lock, the making of contexts,
+//! the list of captures, the locks of a pool. The list of contexts is read without one. None of them is held while the stack is
+//! walked, since that takes the loader's lock.
 #![expect(unsafe_code, reason = "the C ABI edge")]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
@@ -22,6 +23,7 @@ mod budget;
 mod calls;
 mod clock;
 mod contexts;
+mod device;
 pub mod dlsym;
 pub mod doors;
 mod driver;

@@ -117,7 +117,7 @@ struct Coverage {
     pub driver_version: Option<u32>,
     /// How functions reached cenote: lookups answered, by door.
     pub doors: Doors,
-    /// Each hooked function that the driver has: calls seen.
+    /// Each hooked function that the driver has: calls seen; of launches, the first of each kernel.
     pub calls: BTreeMap<String, u64>,
     /// Hooked functions that this driver does not have.
     pub missing: Vec<String>,
@@ -225,7 +225,7 @@ struct Pool {
     pub waiting_bytes: u64,
     /// Most waiting bytes at once.
     pub peak_waiting_bytes: u64,
-    /// Reserved for live blocks beyond what was requested.
+    /// Reserved and of no use: beyond what was requested for live blocks, the ends of slabs, and slots kept for a peer process.
     pub internal_bytes: u64,
     /// The limit in force.
     pub limit_bytes: Option<u64>,
@@ -241,7 +241,7 @@ struct Pool {
     pub driver_frees: u64,
     /// Context events recorded.
     pub events_recorded: u64,
-    /// Allocations that waited for an event rather than take more memory.
+    /// Events that allocations waited for, rather than take more memory or be refused.
     pub waits: u64,
     /// Times that cached memory went back because it was idle.
     pub idle_releases: u64,

@@ -1,14 +1,12 @@
-//! `cuMemAlloc`, `cuMemFree` and their kin: what the pool serves, and what is only tracked.
+//! `cuMemAlloc` and its kin: what the pool serves, and what is only tracked.
 #![allow(non_snake_case, reason = "the driver's own names")]
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::contexts::Context;
-use super::super::process::{Phase, Process, lock, phase};
-use super::super::stack;
+use super::super::process::{Phase, Process, phase};
 use crate::cuda::{CuResult, DevicePtr, Failure, real};
-use crate::ledger::{Block, EventKind, Happening, Kind};
-use crate::pool::WrongFree;
+use crate::ledger::{Block, Kind};
 
 pub(in super::super) unsafe fn cuMemAlloc_v2(
     process: &'static Process,
@@ -174,114 +172,4 @@ pub(in super::super) unsafe fn cuMemAllocManaged(
     let direct = || unsafe { real::cuMemAllocManaged(pointer, bytes, flags) };
     // SAFETY: as required by `track`.
     unsafe { track(process, Kind::Managed, pointer, bytes as u64, direct) }
-}
-
-pub(in super::super) unsafe fn cuMemFree_v2(
-    process: &'static Process,
-    pointer: DevicePtr,
-) -> CuResult {
-    // SAFETY: the program's own argument.
-    free(process, pointer, || unsafe { real::cuMemFree_v2(pointer) })
-}
-
-/// Frees an address whose owner decides where it goes; `forward` is the driver's way.
-pub(super) fn free(
-    process: &'static Process,
-    address: DevicePtr,
-    forward: impl FnOnce() -> CuResult,
-) -> CuResult {
-    if address == 0 {
-        return forward();
-    }
-    match process.live.remove(address) {
-        Some(block) if block.kind == Kind::Pooled => free_pooled(process, address, block),
-        Some(block) => process.forward_free(address, Some(block), forward),
-        None => match wrong_free(process, address) {
-            Some(code) => code,
-            None => forward(),
-        },
-    }
-}
-
-fn free_pooled(process: &'static Process, address: DevicePtr, block: Block) -> CuResult {
-    process.forget(&block);
-    let Some(context) = process.contexts.at(block.home) else { return CuResult::SUCCESS };
-    match context.pool.free(address, process.free_tag()) {
-        Ok(()) => CuResult::SUCCESS,
-        // The ledger gave the block out for free, so only a dead context can refuse it.
-        Err(_) => CuResult::INVALID_VALUE,
-    }
-}
-
-/// The answer to a free of an address that is not live: none if no pool knows it, since then it is the driver's business.
-fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult> {
-    let contexts = process.contexts.all_living();
-    let wrong = contexts.iter().find_map(|context| context.pool.check_free(address))?;
-    let (kind, allocated_by, freed_by, text) = match wrong {
-        WrongFree::Unknown => {
-            (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once"))
-        }
-        WrongFree::Twice { allocated_by, freed_by } => {
-            (EventKind::DoubleFree, allocated_by, freed_by, format!("{address:#x} was freed twice"))
-        }
-        WrongFree::Interior { block, allocated_by } => {
-            let text = format!("{address:#x} was freed: it lies in the block at {block:#x}");
-            (EventKind::InteriorFree, allocated_by, 0, text)
-        }
-    };
-    let mut event = Happening::new(kind, process.age_ns(), text);
-    event.address = Some(address);
-    event.stack = stack::walk();
-    if let Some(site) = allocated_by.checked_sub(1) {
-        event.allocated_at = process.sites().slot(site as u32).frames();
-    }
-    event.freed_at = lock(&process.free_stacks).get(&freed_by).cloned().unwrap_or_default();
-    process.events.happened(event);
-    Some(CuResult::INVALID_VALUE)
-}
-
-pub(in super::super) unsafe fn cuMemGetInfo_v2(
-    process: &'static Process,
-    free: *mut usize,
-    total: *mut usize,
-) -> CuResult {
-    let (mut driver_free, mut driver_total) = (0, 0);
-    // SAFETY: both are valid for the write.
-    let code = unsafe { real::cuMemGetInfo_v2(&mut driver_free, &mut driver_total) };
-    let context =
-        process.context().filter(|_| code.is_ok() && !(free.is_null() && total.is_null()));
-    let Some(context) = context else {
-        // SAFETY: the program's own arguments; the driver answers for them.
-        return unsafe { real::cuMemGetInfo_v2(free, total) };
-    };
-    process.take_sample(context.device, driver_free as u64, driver_total as u64);
-    let (seen_free, seen_total) =
-        process.seen_by_program(context, driver_free as u64, driver_total as u64);
-    if !free.is_null() {
-        // SAFETY: the program's output, not null.
-        unsafe { *free = seen_free as usize };
-    }
-    if !total.is_null() {
-        // SAFETY: as above.
-        unsafe { *total = seen_total as usize };
-    }
-    CuResult::SUCCESS
-}
-
-impl Process {
-    /// Free and total memory as the program should see them: what the pools would give back counts as free, and a limit is the
-    /// size of the card.
-    fn seen_by_program(&self, context: &Context, free: u64, total: u64) -> (u64, u64) {
-        let mut cached = 0;
-        self.contexts.each_living(|other| {
-            if other.device == context.device {
-                cached += other.pool.reclaimable_bytes();
-            }
-        });
-        let free = free.saturating_add(cached).min(total);
-        let Some(limit) = self.budget(context.device).limit() else { return (free, total) };
-        let held = self.budget(context.device).taken().saturating_sub(cached);
-        let total = limit.min(total);
-        (free.min(total.saturating_sub(held)), total)
-    }
 }

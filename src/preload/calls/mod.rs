@@ -8,9 +8,11 @@
 
 pub(super) mod capture;
 mod context;
+mod free;
 mod growth;
 mod host;
 pub(super) mod ipc;
+mod mem_info;
 mod memory;
 mod range;
 mod refusal;
@@ -25,11 +27,13 @@ pub(super) use capture::{
     cuStreamEndCapture, cuStreamEndCapture_ptsz,
 };
 pub(super) use context::*;
+pub(super) use free::cuMemFree_v2;
 pub(super) use growth::*;
 pub(super) use host::*;
 pub(super) use ipc::{
     cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
 };
+pub(super) use mem_info::*;
 pub(super) use memory::*;
 pub(super) use range::*;
 pub(super) use stream::*;

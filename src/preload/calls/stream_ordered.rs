@@ -4,7 +4,8 @@
 
 use super::super::process::Process;
 use super::capture::per_thread;
-use super::memory::{free, track};
+use super::free::free;
+use super::memory::track;
 use crate::cuda::{CuResult, DevicePtr, StreamHandle, real};
 use crate::ledger::Kind;
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{
 };
 
 use super::super::clock::Every;
+use super::super::device;
 use super::super::driver::ContextDriver;
-use super::super::dump;
 use super::super::process::{Process, lock};
 use super::{Context, id_of, primary_is_active};
 use crate::cuda::table::{self, Function};
@@ -93,7 +93,7 @@ impl Process {
         if book.used.swap(1, Relaxed) == 1 {
             return;
         }
-        dump::name_device(self, device);
+        device::note(self, device);
         let mut total = 0;
         // SAFETY: `total` is valid for the write.
         unsafe { real::cuDeviceTotalMem_v2(&mut total, device as i32) };

@@ -20,7 +20,7 @@ use crate::pool::Pool;
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) handle: ContextHandle,
-    /// `cuCtxGetId`; a number of our own on drivers before 12.0.
+    /// `cuCtxGetId`; on drivers before 12.0 its place, which says nothing: there the handle alone counts.
     id: u64,
     pub(super) device: u32,
     is_primary: bool,
