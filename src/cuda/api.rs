@@ -57,6 +57,7 @@ macro_rules! driver_api {
 
                 cuCtxDestroy_v2(context: ContextHandle);
                 cuCtxFromGreenCtx(context: *mut ContextHandle, green: usize);
+                cuGreenCtxDestroy(green: usize);
                 cuCtxEnablePeerAccess(peer: ContextHandle, flags: c_uint);
                 cuDevicePrimaryCtxRelease(device: c_int);
                 cuDevicePrimaryCtxRelease_v2(device: c_int);

@@ -156,21 +156,15 @@ impl<D: Driver> Pool<D> {
         };
         segment.slots[member.1 as usize].freed_by = tag;
         let whole = segment.is_whole();
-        if whole && (unpooled || segment.is_exported()) {
-            // The driver knows what a peer has open and whose work to wait for; a new owner must not be given it.
-            let doomed = state.remove(member.0);
-            self.give_back(state, doomed.into_iter().collect());
-            return Ok(());
-        }
         // A slot of a slab can't go back alone: it stays out of use until the whole slab can.
         segment.slots[member.1 as usize].exported |= unpooled;
+        // The driver knows what a peer has open and whose work to wait for; a new owner must not be given it.
+        let never_again = unpooled || segment.is_exported();
+        // During a capture nothing settles: a long one would fill the card.
         let over = self.over_waiting_bound().is_some();
-        if whole && over && state.captures > 0 && !state.frozen && !state.dead {
-            // During a capture nothing settles: a long one would fill the card. The driver takes a free then (measured, in relaxed
-            // mode), and waits as it does for any.
+        if whole && (never_again || (over && state.is_capturing())) {
             let doomed = state.remove(member.0);
-            drop(state);
-            self.return_to_driver(doomed.into_iter());
+            self.give_back(state, doomed.into_iter().collect());
             return Ok(());
         }
         if synchronised {
@@ -185,8 +179,8 @@ impl<D: Driver> Pool<D> {
     }
 
     /// Records an event behind the freed slots that have none. Not at the free itself: one event serves a burst of frees, and the
-    /// free costs no driver call (5 us on a thread that had slept, while a kernel runs and another thread launches). What is launched between the free and
-    /// the event delays the slot; so nobody waits for an event without an end.
+    /// free costs no driver call. What is launched between the free and the event delays the slot; so nobody waits for an event
+    /// without an end.
     pub(super) fn record(&self, state: &mut State) {
         if !state.may_call() || state.waiting.open_len() == 0 {
             return;
@@ -221,7 +215,7 @@ impl<D: Driver> Pool<D> {
         let done = self.driver.synchronise().is_ok();
         let mut state = self.lock();
         if done {
-            state.settle(Settled::of(earlier), self.driver.now_ms());
+            state.settle(Settled::of(earlier.0), self.driver.now_ms());
         } else {
             state.waiting.put_back(earlier);
         }
@@ -291,6 +285,8 @@ impl<D: Driver> Pool<D> {
             }
             state.remove(address);
         }
+        // It went with the context.
+        state.leaving = 0;
         (lost, reserved)
     }
 }

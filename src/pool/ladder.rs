@@ -8,20 +8,22 @@ use super::segment::SlotState;
 use super::sizes::Fit;
 use super::state::State;
 use super::waiting::Ticket;
-use crate::cuda::{DevicePtr, Driver, Failure};
+use crate::cuda::{CuResult, DevicePtr, Driver, Failure};
 
 /// How long a request that would be refused otherwise waits for work in flight.
 const LAST_PATIENCE_MS: u64 = 10_000;
 /// How often the driver is asked while another thread gives memory back.
-const MOST_ASKS: usize = 8;
+const MOST_ASKS: usize = 64;
 
 impl<D: Driver> Pool<D> {
     /// Takes a segment from the driver. When the driver has none, each rung gives something back, and then searches and asks
-    /// again: cached segments; what waits for work in flight; at last any slot that is large enough, and a block of the very size
+    /// again: cached segments; what waits for work in flight; during a
+    /// capture all that nobody has; at last any slot that is large enough, and a block of the very size
     /// that was asked.
     pub(super) fn grow(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
         type Rung<D> = fn(&Pool<D>) -> bool;
-        let rungs: [Rung<D>; 3] = [|_| true, Pool::flush, Pool::flush_after_waiting];
+        let rungs: [Rung<D>; 4] =
+            [|_| true, Pool::flush, Pool::flush_after_waiting, Pool::flush_during_capture];
         for rung in rungs {
             if !rung(self) {
                 continue;
@@ -82,18 +84,20 @@ impl<D: Driver> Pool<D> {
 
     /// Waits until another thread that gives segments back is done. True if there was one.
     fn await_returns(&self) -> bool {
-        let returner = self.returner.load(Relaxed);
-        if returner == 0 || returner == this_thread() {
+        let is_mine = self.returner.load(Relaxed) == this_thread();
+        if is_mine || self.lock().leaving == 0 {
             return false;
         }
+        // It may be about to take the lock.
+        std::thread::yield_now();
         drop(self.returning.lock());
         true
     }
 
     /// Gives every idle segment back. True if there was one.
     fn flush(&self) -> bool {
-        self.give_back_doomed();
-        let flushed = self.release_idle(0, 0) > 0;
+        let doomed = self.give_back_doomed();
+        let flushed = self.release_idle(0, 0) > 0 || doomed;
         if flushed {
             self.book.flushes.fetch_add(1, Relaxed);
         }
@@ -124,6 +128,21 @@ impl<D: Driver> Pool<D> {
         self.flush() || waited
     }
 
+    /// During a capture, when nothing can be known to be done, everything that nobody has goes back: the driver waits for the work
+    /// itself. True if there was anything.
+    fn flush_during_capture(&self) -> bool {
+        let mut state = self.lock();
+        if !state.is_capturing() {
+            return false;
+        }
+        let unowned = state.unowned();
+        state.waiting.forget(&unowned);
+        let taken: Vec<_> = unowned.iter().filter_map(|&address| state.remove(address)).collect();
+        let any = !taken.is_empty();
+        self.give_back(state, taken);
+        any
+    }
+
     /// Everything that is cached, or waits, goes back to the driver; waits for the work in flight. True if there was anything.
     pub fn release_all(&self) -> bool {
         self.flush_after_waiting()
@@ -148,13 +167,16 @@ impl<D: Driver> Pool<D> {
         at_most
     }
 
-    /// Gives back what a capture has held up.
-    pub fn give_back_doomed(&self) {
+    /// Gives back what was held up while the context might have been ending. True if there was anything.
+    pub fn give_back_doomed(&self) -> bool {
         let mut state = self.lock();
-        if state.may_call() {
-            let doomed = std::mem::take(&mut state.doomed);
-            self.give_back(state, doomed);
+        if state.doomed.is_empty() || !(state.may_call() || state.is_capturing()) {
+            return false;
         }
+        let doomed = std::mem::take(&mut state.doomed);
+        state.leaving += doomed.len();
+        self.give_back(state, doomed);
+        true
     }
 
     /// Gives segments back that nobody used for `idle_ms`, the longest idle first, down to `retain` cached bytes. Returns the
@@ -229,35 +251,39 @@ impl<D: Driver> Pool<D> {
         self.give_back(state, taken);
     }
 
-    /// Gives segments to the driver that are out of the books already. What a capture that begins meanwhile forbids is given
-    /// back after it.
+    /// Gives segments to the driver that are out of the books already. While they are on their way they are nowhere; `ask` waits
+    /// for them. What the driver is not to be asked for now, since the context may be ending, is kept for later.
     pub(super) fn give_back(&self, state: MutexGuard<'_, State>, segments: Vec<(u64, u64)>) {
         drop(state);
-        self.return_to_driver(segments.into_iter().filter(|&segment| {
-            let mut state = self.lock();
-            let may_call = state.may_call();
-            if !may_call {
-                state.doomed.push(segment);
-            }
-            may_call
-        }));
-    }
-
-    /// Frees segments that are out of the books. They are nowhere meanwhile; `ask` waits for them.
-    pub(super) fn return_to_driver(&self, segments: impl Iterator<Item = (u64, u64)>) {
+        if segments.is_empty() {
+            return;
+        }
         // A driver that calls back into the pool, as that of a test may, is in the same return.
         let outer = self.returner.load(Relaxed);
         let returning = (outer != this_thread()).then(|| self.returning.lock());
         self.returner.store(this_thread(), Relaxed);
-        for (address, bytes) in segments {
-            self.book.driver_frees.fetch_add(1, Relaxed);
-            // An error here belongs to earlier work, and the driver reports it to the program at its next call.
-            let _ = self.driver.free(address, bytes);
-            self.returns.fetch_add(1, Release);
+        for segment in segments {
+            self.return_segment(segment);
         }
         if returning.is_some() {
             self.returner.store(0, Relaxed);
         }
+    }
+
+    fn return_segment(&self, (address, bytes): (u64, u64)) {
+        let may_free = |state: &State| state.may_call() || state.is_capturing();
+        let may = may_free(&self.lock());
+        // Another error than a refusal of ours belongs to earlier work, and the driver reports it to the program at its next call.
+        let refused = may && self.driver.free(address, bytes) == Err(CuResult::NOT_INITIALIZED);
+        let mut state = self.lock();
+        state.leaving = state.leaving.saturating_sub(1);
+        if (!may || refused) && !state.dead {
+            state.doomed.push((address, bytes));
+            return;
+        }
+        drop(state);
+        self.book.driver_frees.fetch_add(1, Relaxed);
+        self.returns.fetch_add(1, Release);
     }
 }
 

@@ -46,8 +46,10 @@ pub(super) struct State {
     pub(super) waiting: Waiting,
     /// Streams of the process that capture: no events meanwhile.
     pub(super) captures: u32,
-    /// Taken out of the books during a capture, to be given back after it: address, bytes.
+    /// Out of the books, and held back while the context may be ending: address, bytes.
     pub(super) doomed: Vec<(u64, u64)>,
+    /// Segments that are out of the books and not yet with the driver.
+    pub(super) leaving: usize,
     /// The context may be ending: the driver is left alone until that is known.
     pub(super) frozen: bool,
     /// The context is gone.
@@ -68,12 +70,19 @@ impl State {
             waiting: Waiting::default(),
             captures: 0,
             doomed: Vec::new(),
+            leaving: 0,
             frozen: false,
             dead: false,
             unpooled: false,
             slack,
             book,
         }
+    }
+
+    /// Whether a stream captures and that is all that holds the pool back: frees are taken then (measured, from a thread in relaxed
+    /// mode), events and synchronising are not.
+    pub(super) fn is_capturing(&self) -> bool {
+        self.captures > 0 && !self.frozen && !self.dead
     }
 
     /// Whether the pool may record, query, wait and free.
@@ -207,9 +216,10 @@ impl State {
         self.segments.insert(address, segment);
     }
 
-    /// Takes a segment out of the books; whatever state its slots are in.
+    /// Takes a segment out of the books, whatever state its slots are in; it is to go back to the driver.
     pub(super) fn remove(&mut self, address: u64) -> Option<(u64, u64)> {
         let segment = self.segments.remove(&address)?;
+        self.leaving += 1;
         for slot in 0..segment.slots.len() as u32 {
             uncount(self.book, &segment, slot, segment.slots[slot as usize].state);
         }
@@ -222,6 +232,14 @@ impl State {
             set.remove(&address);
         }
         Some((address, segment.bytes))
+    }
+
+    /// Whole segments that nobody has: idle ones, and those that wait.
+    pub(super) fn unowned(&self) -> Vec<u64> {
+        let unowned = self.segments.values().filter(|segment| {
+            segment.is_idle() || (segment.is_whole() && segment.count(SlotState::Live) == 0)
+        });
+        unowned.map(|segment| segment.address).collect()
     }
 
     /// Segments that nobody uses, the longest idle first: since when, address, bytes.

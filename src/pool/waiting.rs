@@ -86,13 +86,21 @@ impl Waiting {
     }
 
     /// Takes out the slots without an event, for the time of a synchronise that makes them ready.
-    pub(super) fn take_open(&mut self) -> Vec<Member> {
-        std::mem::take(&mut self.open)
+    pub(super) fn take_open(&mut self) -> (Vec<Member>, u64) {
+        (std::mem::take(&mut self.open), std::mem::take(&mut self.open_bytes))
     }
 
     /// The synchronise failed.
-    pub(super) fn put_back(&mut self, mut members: Vec<Member>) {
+    pub(super) fn put_back(&mut self, (mut members, bytes): (Vec<Member>, u64)) {
         self.open.append(&mut members);
+        self.open_bytes += bytes;
+    }
+
+    /// Forgets the slots of segments that went back to the driver: another segment may begin there next.
+    pub(super) fn forget(&mut self, segments: &[u64]) {
+        let stays = |(address, _): &Member| !segments.contains(address);
+        self.open.retain(stays);
+        self.batches.iter_mut().for_each(|batch| batch.members.retain(stays));
     }
 
     /// Puts the open slots behind an event that was just recorded.

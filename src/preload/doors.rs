@@ -67,7 +67,11 @@ macro_rules! doors {
                 // SAFETY: the caller's obligations are the driver's.
                 let driver = || unsafe { real::$launch($($n_arg),*) };
                 if calls::is_known($kernel) {
-                    return driver();
+                    match driver() {
+                        // The pools may have what it lacks.
+                        CuResult::OUT_OF_MEMORY => {}
+                        code => return code,
+                    }
                 }
                 enter(Function::$launch, |process| calls::first_launch(process, driver), driver)
             }

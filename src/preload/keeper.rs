@@ -208,7 +208,10 @@ impl Process {
 
     /// Whether some segment has been idle for so many times the configured time.
     fn is_due(&self, context: &Context, times: u64) -> bool {
-        self.pools() && context.pool.has_idle(times * self.idle_ms(), self.settings.retain)
+        let is_measured = context.measured_by.load(Relaxed) > 0;
+        self.pools()
+            && !is_measured
+            && context.pool.has_idle(times * self.idle_ms(), self.settings.retain)
     }
 
     fn idle_ms(&self) -> u64 {

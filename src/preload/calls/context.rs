@@ -26,8 +26,8 @@ impl Endangered {
         };
         let alone = contexts.iter().filter_map(take).collect();
         for context in &contexts {
-            context.pool.driver().set_usable(false);
             context.pool.freeze(true);
+            context.pool.driver().set_usable(false);
         }
         Endangered { contexts, _alone: alone }
     }
@@ -112,7 +112,26 @@ pub(in super::super) unsafe fn cuCtxFromGreenCtx(
     let code = unsafe { real::cuCtxFromGreenCtx(context, green) };
     if code.is_ok() && !context.is_null() {
         // SAFETY: the driver has just written there.
-        process.others_may_reach(unsafe { *context });
+        let handle = unsafe { *context };
+        process.others_may_reach(handle);
+        lock(&process.contexts.greens).push((green, handle));
     }
+    code
+}
+
+pub(in super::super) unsafe fn cuGreenCtxDestroy(
+    process: &'static Process,
+    green: usize,
+) -> CuResult {
+    let greens = lock(&process.contexts.greens).clone();
+    let is_its = |context: &Context| greens.contains(&(green, context.handle));
+    let endangered = Endangered::new(process.living_contexts(is_its));
+    // SAFETY: the program's own argument.
+    let code = unsafe { real::cuGreenCtxDestroy(green) };
+    if code.is_ok() {
+        lock(&process.contexts.greens).retain(|&(other, _)| other != green);
+        endangered.contexts.iter().for_each(|context| process.context_died(context));
+    }
+    endangered.over();
     code
 }

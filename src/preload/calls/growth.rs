@@ -36,17 +36,17 @@ impl Process {
             return call();
         };
         let book = self.books.device(context.device);
-        // Nobody must give memory back between the two looks.
-        let alone = cause
-            .counter(book)
-            .and_then(|counter| Some((counter, context.maintenance.try_lock().ok()?)));
-        let before = alone.as_ref().and_then(|_| self.untracked(context.device));
+        let Some(counter) = cause.counter(book) else {
+            return self.with_retry(context.device, call);
+        };
+        context.measured_by.fetch_add(1, Relaxed);
+        let before = self.untracked(context.device);
         let code = call();
-        let after = before.and_then(|_| self.untracked(context.device));
-        if let (Some((counter, _)), Some(before), Some(after)) = (&alone, before, after) {
+        let after = self.untracked(context.device);
+        context.measured_by.fetch_sub(1, Relaxed);
+        if let (Some(before), Some(after)) = (before, after) {
             counter.fetch_add(after.saturating_sub(before), Relaxed);
         }
-        drop(alone);
         if code == CuResult::OUT_OF_MEMORY { self.retry(context.device, code, call) } else { code }
     }
 

@@ -7,6 +7,8 @@ use crate::cuda::{CuResult, real};
 use crate::ledger::{EventKind, EventState, Happening};
 use crate::report::Reason;
 
+/// How often a call is made again after an out of memory.
+const RETRIES: usize = 4;
 /// Sites that are named as holders.
 const HOLDERS: usize = 8;
 
@@ -15,23 +17,25 @@ impl Process {
     /// could.
     pub(in super::super) fn take_budget(&self, device: u32, bytes: u64) -> bool {
         let budget = self.budget(device);
-        budget.take(bytes) || { self.release_device(device) && budget.take(bytes) }
+        budget.take(bytes) || {
+            self.release_device(device);
+            budget.take(bytes)
+        }
     }
 
-    /// Every pool of a device gives back what is cached. True if there was anything.
-    pub(in super::super) fn release_device(&self, device: u32) -> bool {
+    /// Every pool of a device gives back what is cached.
+    pub(in super::super) fn release_device(&self, device: u32) {
         if phase() != Phase::Awake {
-            return false;
+            return;
         }
-        let mut released = false;
         self.contexts.each_living(|context| {
-            if context.device != device {
-                return;
+            if context.device == device {
+                let _maintenance = lock(&context.maintenance);
+                if context.is_alive() {
+                    context.pool.release_all();
+                }
             }
-            let _maintenance = lock(&context.maintenance);
-            released |= context.is_alive() && context.pool.release_all();
         });
-        released
     }
 
     /// Calls the driver for memory that the pool does not serve. If it has none, the pools give back what they can and it is
@@ -45,15 +49,26 @@ impl Process {
         if code == CuResult::OUT_OF_MEMORY { self.retry(device, code, call) } else { code }
     }
 
-    /// Calls again after an out of memory, if the pools gave something back.
+    /// Calls again after an out of memory, when the pools gave back what they could. Whatever that was: another thread may have given
+    /// back meanwhile.
     pub(in super::super) fn retry(
         &self,
         device: u32,
         code: CuResult,
         mut call: impl FnMut() -> CuResult,
     ) -> CuResult {
-        let released = self.captures.count() == 0 && self.release_device(device);
-        if released { call() } else { code }
+        if self.captures.count() > 0 {
+            return code;
+        }
+        // More than once: what goes back, another thread's allocation may take and free into its pool again.
+        for _ in 0..RETRIES {
+            self.release_device(device);
+            let code = call();
+            if code != CuResult::OUT_OF_MEMORY {
+                return code;
+            }
+        }
+        code
     }
 
     /// An allocation is refused: writes the account, and the report.

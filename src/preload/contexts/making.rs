@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{
-    AtomicBool,
+    AtomicBool, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -41,6 +41,10 @@ impl Process {
         let context = self.make_context(handle, id, index as u64)?;
         slot.store(std::ptr::from_ref(context).cast_mut(), Release);
         self.contexts.count.store(count.max(index + 1), Release);
+        // Asked when it can be found: whoever says so later finds it.
+        if lock(&self.contexts.reachable).contains(&handle) {
+            context.pool.stop_recycling();
+        }
         Some(context)
     }
 
@@ -70,12 +74,10 @@ impl Process {
                 &self.books.device(device).pool,
             ),
             maintenance: Mutex::new(()),
+            measured_by: AtomicUsize::new(0),
             looked: Every::new(),
         }));
         (0..self.captures.count()).for_each(|_| context.pool.capture(true));
-        if lock(&self.contexts.reachable).contains(&handle) {
-            context.pool.stop_recycling();
-        }
         // A copy between devices runs on a stream of either one.
         let others = self.contexts.living().filter(|other| other.device != device);
         let others: Vec<ContextHandle> = others.map(|other| other.handle).collect();
@@ -90,10 +92,9 @@ impl Process {
     /// Fills in the book of a device when something of it is seen for the first time; a context need not be current.
     pub(in super::super) fn first_sight(&self, device: u32) {
         let book = self.books.device(device);
-        if book.used.swap(1, Relaxed) == 1 {
+        if book.used.load(Acquire) == 1 {
             return;
         }
-        device::note(self, device);
         let mut total = 0;
         // SAFETY: `total` is valid for the write.
         unsafe { real::cuDeviceTotalMem_v2(&mut total, device as i32) };
@@ -103,6 +104,9 @@ impl Process {
         let limit = [self.settings.limit, share].into_iter().flatten().min();
         self.budget(device).set_limit(limit);
         book.pool.limit_bytes.store(limit.unwrap_or(0), Relaxed);
+        if book.used.swap(1, Release) == 0 {
+            device::note(self, device);
+        }
     }
 
     /// What is used on the device of the current context, before this process allocates in it.

@@ -32,6 +32,8 @@ pub(super) struct Context {
     pub(super) pool: Pool<ContextDriver>,
     /// Held by whoever works on the context from outside of a call of the program, and by whoever ends it.
     pub(super) maintenance: Mutex<()>,
+    /// Threads that measure what a call takes from the device: nothing is given back for being idle meanwhile.
+    pub(super) measured_by: AtomicUsize,
     /// When a synchronising call last looked for idle memory.
     pub(super) looked: Every,
 }
@@ -48,6 +50,8 @@ pub(super) struct Contexts {
     making: Mutex<()>,
     /// Contexts whose memory peers may reach.
     reachable: Mutex<Vec<ContextHandle>>,
+    /// Green contexts, and the contexts made from them.
+    pub(super) greens: Mutex<Vec<(usize, ContextHandle)>>,
     /// Goes up whenever a context may have died.
     epoch: AtomicU64,
 }
@@ -59,6 +63,7 @@ impl Default for Contexts {
             count: AtomicUsize::new(0),
             making: Mutex::new(()),
             reachable: Mutex::default(),
+            greens: Mutex::default(),
             epoch: AtomicU64::new(0),
         }
     }
