@@ -49,6 +49,8 @@ pub struct Pool<D> {
     pub(super) returner: AtomicUsize,
     /// Segments that went back.
     pub(super) returns: AtomicU64,
+    /// Requests that were refused once and are tried again.
+    pressed: AtomicUsize,
 }
 
 impl<D: Driver> Pool<D> {
@@ -69,6 +71,7 @@ impl<D: Driver> Pool<D> {
             returning: Mutex::new(()),
             returner: AtomicUsize::new(0),
             returns: AtomicU64::new(0),
+            pressed: AtomicUsize::new(0),
         }
     }
 
@@ -136,6 +139,13 @@ impl<D: Driver> Pool<D> {
         (self.book.waiting.get() + 1).checked_sub(bound).filter(|&over| over > 0)
     }
 
+    /// While the guard lives, freed blocks go straight back to the driver: for somebody who was refused memory and asks again. What is
+    /// cached already is his to release.
+    pub fn press(&self) -> Pressed<'_> {
+        self.pressed.fetch_add(1, Relaxed);
+        Pressed(&self.pressed)
+    }
+
     /// Takes a block back. It is handed out again once the work in flight is done. `tag` is kept for [`WrongFree`].
     ///
     /// # Errors
@@ -160,6 +170,8 @@ impl<D: Driver> Pool<D> {
         segment.slots[member.1 as usize].exported |= unpooled;
         // The driver knows what a peer has open and whose work to wait for; a new owner must not be given it.
         let never_again = unpooled || segment.is_exported();
+        // Somebody has been refused: what is freed now is for the driver to give.
+        let never_again = never_again || self.pressed.load(Relaxed) > 0;
         // During a capture nothing settles: a long one would fill the card.
         let over = self.over_waiting_bound().is_some();
         if whole && (never_again || (over && state.is_capturing())) {
@@ -288,5 +300,15 @@ impl<D: Driver> Pool<D> {
         // It went with the context.
         state.leaving = 0;
         (lost, reserved)
+    }
+}
+
+/// See [`Pool::press`].
+#[derive(Debug)]
+pub struct Pressed<'a>(&'a AtomicUsize);
+
+impl Drop for Pressed<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }

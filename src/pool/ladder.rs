@@ -24,6 +24,7 @@ impl<D: Driver> Pool<D> {
         type Rung<D> = fn(&Pool<D>) -> bool;
         let rungs: [Rung<D>; 4] =
             [|_| true, Pool::flush, Pool::flush_after_waiting, Pool::flush_during_capture];
+        let mut pressed = None;
         for rung in rungs {
             if !rung(self) {
                 continue;
@@ -33,7 +34,7 @@ impl<D: Driver> Pool<D> {
                 return Ok(address);
             }
             match self.ask(fit, tag) {
-                Err(Failure::OutOfMemory) => {}
+                Err(Failure::OutOfMemory) => pressed = pressed.or_else(|| Some(self.press())),
                 answer => return answer,
             }
         }

@@ -31,7 +31,7 @@ mod sizes;
 mod state;
 mod waiting;
 
-pub use context::{Config, Pool};
+pub use context::{Config, Pool, Pressed};
 pub use gauges::{PoolBook, Ratchet};
 pub use inspect::{Located, SegmentView, WrongFree};
 pub use segment::SlotState;

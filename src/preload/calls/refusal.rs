@@ -60,7 +60,9 @@ impl Process {
         if self.captures.count() > 0 {
             return code;
         }
-        // More than once: what goes back, another thread's allocation may take and free into its pool again.
+        let here = self.living_contexts(|context| context.device == device);
+        let _pressed: Vec<_> = here.iter().map(|context| context.pool.press()).collect();
+        // More than once: another thread may be on its way between the books and the driver.
         for _ in 0..RETRIES {
             self.release_device(device);
             let code = call();
