@@ -102,3 +102,11 @@ fn a_capture_beside_a_busy_thread_does_not_fill_the_card() {
     let reserved = outcome.pool().peak_reserved_bytes;
     assert!(reserved <= 512 * MIB, "{reserved} bytes reserved for 64 MiB live");
 }
+
+// What a capture keeps from being reused is there all the same for who asks for it.
+#[test]
+fn memory_freed_in_a_capture_is_no_reason_to_refuse() {
+    assert_eq!(Run::new("capture_large").run().ok().value("code"), 0);
+    let outcome = Run::new("capture_two_devices").env("SIMCUDA_DEVICES", "2").run().ok();
+    assert_eq!((outcome.value("within"), outcome.value("after")), (0, 0));
+}

@@ -82,3 +82,10 @@ fn contexts_that_come_and_go_at_once_keep_their_blocks_apart() {
     assert!(outcome.value("rounds") > 20, "{}", outcome.value("rounds"));
     assert_eq!(outcome.value("refused"), 0);
 }
+
+// A release of the primary context that leaves it alive may meet memory on its way to the driver: none is lost.
+#[test]
+fn a_release_that_ends_nothing_loses_nothing() {
+    let outcome = Run::new("retain_release").arg("1000").run().ok();
+    assert_eq!((outcome.value("refused"), outcome.value("lost")), (0, 0));
+}
