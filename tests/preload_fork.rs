@@ -2,17 +2,7 @@
 
 mod harness;
 
-use cenote::report::Report;
-use harness::{MIB, Run};
-
-fn live(report: &Report) -> u64 {
-    report
-        .devices
-        .iter()
-        .flat_map(|device| device.memory.by_kind.values())
-        .map(|live| live.bytes)
-        .sum()
-}
+use harness::{MIB, Run, live};
 
 // C21 (a); pytorch #190708, vLLM #32611: whoever calls cuInit in a constructor breaks every forked child.
 #[test]

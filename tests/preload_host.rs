@@ -6,18 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use cenote::report::Reason;
-use harness::{MIB, Run, native, stage};
+use harness::{MIB, Run, live, native, stage};
 
 const LEAK: u64 = 7 * MIB;
-
-fn live(report: &cenote::report::Report) -> u64 {
-    report
-        .devices
-        .iter()
-        .flat_map(|device| device.memory.by_kind.values())
-        .map(|live| live.bytes)
-        .sum()
-}
 
 // A program that was started with its standard streams closed writes to the first files that are opened: they must not be
 // ours.

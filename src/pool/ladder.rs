@@ -17,9 +17,8 @@ const MOST_ASKS: usize = 64;
 
 impl<D: Driver> Pool<D> {
     /// Takes a segment from the driver. When the driver has none, each rung gives something back, and then searches and asks
-    /// again: cached segments; what waits for work in flight; during a
-    /// capture all that nobody has; at last any slot that is large enough, and a block of the very size
-    /// that was asked.
+    /// again: cached segments; what waits for work in flight; during a capture all that nobody has; at last any slot that is
+    /// large enough, and a block of the very size that was asked. Meanwhile what others free goes straight to the driver.
     pub(super) fn grow(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
         type Rung<D> = fn(&Pool<D>) -> bool;
         let rungs: [Rung<D>; 4] =

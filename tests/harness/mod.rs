@@ -21,6 +21,12 @@ pub use run::Run;
 pub use running::Running;
 pub use stage::{compiled, native, repository, stage};
 
+/// Bytes that a report says are live, on all devices.
+pub fn live(report: &cenote::report::Report) -> u64 {
+    let kinds = report.devices.iter().flat_map(|device| device.memory.by_kind.values());
+    kinds.map(|live| live.bytes).sum()
+}
+
 /// 2^20 bytes.
 pub const MIB: u64 = 1 << 20;
 /// 2^30 bytes.

@@ -1,5 +1,7 @@
 //! The last steps before an allocation is refused, and the account that is written when it is.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::super::contexts::Context;
 use super::super::process::{Phase, Process, lock, phase};
 use super::super::{dump, stack};
@@ -62,12 +64,17 @@ impl Process {
         }
         let here = self.living_contexts(|context| context.device == device);
         let _pressed: Vec<_> = here.iter().map(|context| context.pool.press()).collect();
-        // More than once: another thread may be on its way between the books and the driver.
+        let returned = || self.books.device(device).pool.driver_frees.load(Relaxed);
+        // More than once, while anything comes back: another thread may be on its way between the books and the driver.
         for _ in 0..RETRIES {
+            let before = returned();
             self.release_device(device);
             let code = call();
             if code != CuResult::OUT_OF_MEMORY {
                 return code;
+            }
+            if returned() == before {
+                break;
             }
         }
         code
@@ -77,7 +84,7 @@ impl Process {
     pub(in super::super) fn refuse(&self, context: Option<&Context>, bytes: u64) {
         let device = context.map_or(0, |context| context.device);
         let book = self.books.device(device);
-        book.pool.out_of_memory.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        book.pool.out_of_memory.fetch_add(1, Relaxed);
         let (mut free, mut total) = (0, 0);
         if phase() == Phase::Awake {
             // SAFETY: both are valid for the write.
@@ -110,9 +117,8 @@ impl Process {
     }
 
     fn holders(&self, device: u32) -> Vec<(u32, u64, u64)> {
-        let live = |site: &crate::ledger::SiteSlot| {
-            (site.live.get(), site.live_blocks.load(std::sync::atomic::Ordering::Relaxed))
-        };
+        let live =
+            |site: &crate::ledger::SiteSlot| (site.live.get(), site.live_blocks.load(Relaxed));
         let here = self.sites().iter().filter(|(_, site)| {
             site.device() == device && site.kind() != Some(crate::ledger::Kind::Host)
         });
