@@ -18,7 +18,7 @@ fn symbols<'a>(report: &'a Report, stack: &[u32]) -> Vec<&'a str> {
 #[test]
 fn a_double_free_is_refused_and_names_both_frees_and_the_allocation() {
     for bytes in ["512", "8388608"] {
-        let outcome = Run::new("double_free").arg(bytes).run().ok();
+        let outcome = Run::new("double_free").arg(bytes).conf("free_stacks:true").run().ok();
         assert_eq!(outcome.value("second"), 1);
         assert_eq!(outcome.value("differ"), 1);
         let report = outcome.report();
@@ -43,6 +43,18 @@ fn a_double_free_is_refused_and_names_both_frees_and_the_allocation() {
         assert!(allocated.contains(&"allocate_here"), "{allocated:?}");
         assert_eq!((outcome.pool().live_bytes, outcome.pool().live_blocks), (0, 0));
     }
+}
+
+// The first walk of a stack costs more than the free of a block that a kernel still uses may take.
+#[test]
+fn a_free_walks_no_stack_unless_it_is_asked_to() {
+    let outcome = Run::new("double_free").arg("512").run().ok();
+    let [event] = events(outcome.report(), EventKind::DoubleFree)[..] else {
+        panic!("{:?}", outcome.report().events)
+    };
+    assert!(event.freed_at.is_empty(), "{event:?}");
+    assert!(symbols(outcome.report(), &event.stack).contains(&"free_again"));
+    assert!(event.text.contains("free_stacks:true"), "{}", event.text);
 }
 
 // The second free is a mistake of the program on a plain driver too; cenote must not pass it on, where it would free a cached

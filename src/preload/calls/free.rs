@@ -53,7 +53,9 @@ fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult>
             (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once"))
         }
         WrongFree::Twice { allocated_by, freed_by } => {
-            (EventKind::DoubleFree, allocated_by, freed_by, format!("{address:#x} was freed twice"))
+            let hint = if freed_by == 0 { "; free_stacks:true shows where first" } else { "" };
+            let text = format!("{address:#x} was freed twice{hint}");
+            (EventKind::DoubleFree, allocated_by, freed_by, text)
         }
         WrongFree::Interior { block, allocated_by } => {
             let text = format!("{address:#x} was freed: it lies in the block at {block:#x}");

@@ -44,7 +44,7 @@ impl Process {
 
     /// A tag under which the stack of the present free is kept; 0 without one.
     pub(in super::super) fn free_tag(&self) -> u64 {
-        if self.settings.stacks != Stacks::Full {
+        if !self.settings.free_stacks {
             return 0;
         }
         stack::token(FREE, |stack| {

@@ -91,7 +91,7 @@ def main():
     for process in processes.values():
         process.stdin.close()
     codes = [process.wait(60) for process in processes.values()]
-    print(json.dumps({"job": args.job, "rounds": rounds, "exit": codes}))
+    print(json.dumps({"job": args.job, "turns": args.turns, "rounds": rounds, "exit": codes}))
     if any(codes):
         sys.exit(f"exit statuses {codes}")
 
