@@ -1,25 +1,47 @@
 """Checks of time. They run alone on the card."""
 
 import random
+import re
 import statistics
 
 import truth
-from check import Check, fact, verdict
+from check import Check, fact, fail, verdict
 from lab import LIBRARY, Command
 from same import TORCH
+
+LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel")
+# By kind of call in hooks.cu: the hooks that do the same. Launches have the price of the one with most arguments.
+HOOKS = {
+    "event_create": ("cuEventCreate",),
+    "event_destroy": ("cuEventDestroy_v2",),
+    "synchronise": (
+        "cuStreamSynchronize",
+        "cuStreamSynchronize_ptsz",
+        "cuEventSynchronize",
+        "cuCtxSynchronize",
+        "cuCtxSynchronize_v2",
+    ),
+    "mem_info": ("cuMemGetInfo_v2",),
+    "lookup": ("cuKernelGetFunction", "cuFuncLoad"),
+}
+
+
+def of_kind(runs, kind):
+    """What the processes of one kind found."""
+    return [run.result for label, run in runs.items() if label.startswith(kind)]
+
+
+def faster(runs, kind, key):
+    return min(result[key] for result in of_kind(runs, kind))
 
 
 def pairs(runs):
     """The faster of two runs each, in turns."""
-
-    def fastest_run(kind, key):
-        return min(run.result[key] for label, run in runs.items() if label.startswith(kind))
-
     shown, ratios = [], {}
     for size in ("1m", "64m"):
-        plain, preload = (fastest_run(kind, f"ns_{size}") for kind in ("plain", "preload"))
+        plain, preload = (faster(runs, kind, f"ns_{size}") for kind in ("plain", "preload"))
         ratios[size] = plain / preload
-        best = fastest_run("preload", f"ns_{size}_fastest")
+        best = faster(runs, "preload", f"ns_{size}_fastest")
         shown.append(f"{size} {preload:.0f} ns (best batch {best:.0f}, plain {plain:.0f}, {ratios[size]:.0f} x)")
     return verdict(min(ratios.values()) >= 50, f"{', '.join(shown)}; target 50 x", ratios=ratios)
 
@@ -126,10 +148,64 @@ def step_time(runs):
     return verdict(found <= 1.005, shown, rounds=rounds)
 
 
+def hooks(runs):
+    """Bounds what the library adds to a step, which the times of steps can't: the calls of a step, times what the hook
+    adds to one call of its kind. Calls that are not hooked (copies, fills, records and queries of events) cost what they
+    cost without the library and are left out. So are hooked ones without a price, which are named: calls for memory,
+    which speed:pairs is about, and what comes once for each kernel. Launches are counted by torch's profiler, which does
+    not see the driver's other calls; those are counted by the library's reports.
+
+    A hook adds the larger of two differences: of the fastest batch under the preload and without it, and under the
+    preload of the fastest batch through the hook and past it. For real launches only the second: processes differ in
+    them by more than the hook adds. All of it is held against the fastest step, as if nothing of it were hidden behind
+    the device's work. The batches find the library's memory in the processor's caches, which a step may not."""
+    missing = {run.result["missing"] for run in runs.values() if "missing" in run.result}
+    if missing:
+        return fact(f"this driver has no {', '.join(sorted(missing))}")
+    for kind, expected in (("plain", 0), ("preload", len(HOOKS) + 1)):
+        for result in of_kind(runs, kind):
+            if result["hooked"] != expected:
+                return fail(f"{kind}: {result['hooked']} of {len(HOOKS) + 1} functions are hooked, not {expected}")
+    step, hooked = runs["step"].result, dict(runs["hooked"].result["calls"])
+    launches = sum(count for name, count in step["calls"].items() if LAUNCH.match(name))
+    if not launches:
+        return fail("the profiler saw no launch", calls=step["calls"])
+
+    def across(kind):
+        return faster(runs, "preload", f"{kind}_ns") - faster(runs, "plain", f"{kind}_ns")
+
+    def within(kind):
+        return max(result[f"{kind}_ns"] - result[f"{kind}_past_ns"] for result in of_kind(runs, "preload"))
+
+    added = {kind: max(0, across(kind), within(kind)) for kind in HOOKS}
+    launch = max(0, across("null_launch"), within("null_launch"), within("launch"))
+    counts = {kind: sum(hooked.pop(name, 0) for name in names) for kind, names in HOOKS.items()}
+    total = (launches * launch + sum(counts[kind] * added[kind] for kind in HOOKS)) / 1000
+    fastest = min(step["steps_ms"])
+    share = total / (fastest * 1000)
+    others = ", ".join(f"{counts[kind]:g} {kind} of {added[kind]:.0f} ns" for kind in HOOKS if counts[kind])
+    rest = ", ".join(f"{name} {count:g}" for name, count in hooked.items())
+    return verdict(
+        share <= 0.005,
+        f"{launches:g} launches a step, {launch:.1f} ns added to each; with {others or 'nothing else'} {total:.1f} us "
+        f"of {fastest:.1f} ms: {share:.3%} (target 0.5); a null launch past the hook {within('null_launch'):+.1f} ns, "
+        f"between processes {across('null_launch'):+.1f}, a real one {within('launch'):+.1f} and "
+        f"{across('launch'):+.1f}; without a price, of launches the first of a kernel: {rest or 'none'}",
+        launches=launches,
+        launch_ns=launch,
+        added_ns=added,
+        counts=counts,
+        unpriced=hooked,
+        total_us=total,
+        share=share,
+    )
+
+
 def checks(lab):
     both = ("plain", False), ("preload", True)
     rounds, count = (5, 100) if lab.quick else (20, 500)
     turns = lab.job("step_turns.py", LIBRARY, "bert_large", "--steps", 6 if lab.quick else 11, "--turns", 6)
+    step_calls = lab.job("step_calls.py", "bert_large", "--steps", 4 if lab.quick else 8)
     uncached_job = lab.job("step_times.py", "resnet50", "--steps", 6 if lab.quick else 11)
     return [
         Check(
@@ -174,6 +250,21 @@ def checks(lab):
             [Command("turns", turns, timeout=220)],
             step_time,
             80 if lab.quick else 150,
+            True,
+        ),
+        Check(
+            "speed:hooks",
+            "What the hooks add to a BERT-large step",
+            [
+                Command(label, lab.program("hooks", 1 if lab.quick else 3), label.startswith("preload"))
+                for label in ("plain0", "preload0", "preload1", "plain1")
+            ]
+            + [
+                Command("step", step_calls),
+                Command("hooked", [*step_calls, "--hooked"], True, {"CENOTE_CONF": "report_every:100ms"}),
+            ],
+            hooks,
+            45 if lab.quick else 65,
             True,
         ),
         Check(
