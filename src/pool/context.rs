@@ -100,6 +100,11 @@ impl<D: Driver> Pool<D> {
             let ticket = {
                 let mut state = self.lock();
                 if let Some(address) = self.search(&mut state, fit, tag) {
+                    let is_due = fit.slots == 1 && state.spares.is_due(fit.slot_bytes);
+                    drop(state);
+                    if is_due {
+                        self.take_spare(fit);
+                    }
                     return Ok(address);
                 }
                 let over = self.over_waiting_bound().filter(|_| state.may_call());
@@ -127,6 +132,9 @@ impl<D: Driver> Pool<D> {
             let settled = state.waiting.poll(|event| self.driver.is_done(event));
             self.recycle(state.settle(settled, self.driver.now_ms()));
             found = state.take(fit, tag);
+            if found.is_some() && fit.slots == 1 {
+                state.spares.asked(fit.slot_bytes);
+            }
         }
         self.book.hits.fetch_add(u64::from(found.is_some()), Relaxed);
         found

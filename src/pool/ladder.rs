@@ -68,6 +68,19 @@ impl<D: Driver> Pool<D> {
         Ok(address)
     }
 
+    /// Takes a segment that nobody asked for, if the driver and the limit have one to spare.
+    pub(super) fn take_spare(&self, fit: Fit) {
+        let threshold = self.config.collect_above.unwrap_or(u64::MAX);
+        if self.book.reserved.get() + fit.segment_bytes() > threshold {
+            return;
+        }
+        let Ok(address) = self.driver.allocate(fit.segment_bytes()) else { return };
+        self.book.driver_allocations.fetch_add(1, Relaxed);
+        let mut state = self.lock();
+        state.insert(address, fit, self.driver.now_ms());
+        state.spares.took(fit.slot_bytes);
+    }
+
     /// Waits for a batch, and makes its slots and all earlier ones ready. False if the wait failed or took too long.
     pub(super) fn wait(&self, ticket: Ticket, patience_ms: u64) -> bool {
         let done = self.driver.wait(*ticket.event, patience_ms).is_ok_and(|done| done);

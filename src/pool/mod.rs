@@ -28,6 +28,7 @@ mod inspect;
 mod ladder;
 mod segment;
 mod sizes;
+mod spares;
 mod state;
 mod waiting;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::gauges::PoolBook;
 use super::segment::{Segment, SlotState};
 use super::sizes::{Fit, SLAB_BYTES};
+use super::spares::Spares;
 use super::waiting::{Settled, Waiting};
 use crate::cuda::Event;
 
@@ -44,6 +45,7 @@ pub(super) struct State {
     /// Slabs with a ready slot, by number of slots.
     slabs: BTreeMap<u32, BTreeSet<u64>>,
     pub(super) waiting: Waiting,
+    pub(super) spares: Spares,
     /// Streams of the process that capture: no events meanwhile.
     pub(super) captures: u32,
     /// Out of the books, and held back while the context may be ending: address, bytes.
@@ -68,6 +70,7 @@ impl State {
             waiting_whole: BTreeMap::new(),
             slabs: BTreeMap::new(),
             waiting: Waiting::default(),
+            spares: Spares::default(),
             captures: 0,
             doomed: Vec::new(),
             leaving: 0,
@@ -228,6 +231,9 @@ impl State {
         let key = (segment.bytes, address);
         self.ready.remove(&key);
         self.waiting_whole.remove(&key);
+        if segment.is_whole() {
+            self.spares.gave(segment.bytes);
+        }
         if let Some(set) = self.slabs.get_mut(&(segment.slots.len() as u32)) {
             set.remove(&address);
         }
