@@ -10,12 +10,14 @@
 
 #[macro_use]
 mod api;
+mod card;
 mod driver;
 mod layout;
 pub mod loader;
 pub mod table;
 mod types;
 
+pub use card::{Card, Handle};
 pub use driver::{Driver, Event, Failure};
 pub use layout::{AllocationProp, IpcHandle};
 pub use table::{Function, real};

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod context;
+pub mod engine;
 mod gauges;
 mod inspect;
 mod ladder;

@@ -1,0 +1,182 @@
+//! The engine of one device: what its users call.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::blocks::UNIT;
+use super::lanes::{Lane, Lanes, Stats, What};
+use super::span::PAGE;
+use super::streams::{Key, Streams, is_small};
+use super::supply::Pages;
+use crate::cuda::{Card, DevicePtr, Failure, StreamHandle};
+
+/// What an engine is told at its birth.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineSettings {
+    /// Memory of the device, in bytes.
+    pub total: u64,
+    /// Bytes that may be taken from the driver.
+    pub limit: Option<u64>,
+    /// Share of the peak of live bytes that may be held beyond it before pages move.
+    pub slack: f64,
+}
+
+/// An address that is freed, or said to be used, and that is no live block of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotLive;
+
+/// The engine of one device.
+#[derive(Debug)]
+pub struct Engine<C> {
+    pub(super) card: C,
+    pub(super) settings: EngineSettings,
+    limit: AtomicU64,
+    pub(super) streams: Streams,
+    pub(super) lanes: Lanes,
+    pages: Mutex<Pages>,
+}
+
+impl<C: Card> Engine<C> {
+    /// An engine without memory.
+    pub fn new(card: C, settings: EngineSettings) -> Self {
+        let limit = AtomicU64::new(settings.limit.unwrap_or(u64::MAX));
+        Engine {
+            card,
+            settings,
+            limit,
+            streams: Streams::new(),
+            lanes: Lanes::default(),
+            pages: Mutex::default(),
+        }
+    }
+
+    /// The card that the engine was made with.
+    pub fn card(&self) -> &C {
+        &self.card
+    }
+
+    /// Counters for one thread. Calls take them so that threads do not fight over one.
+    pub fn lane(&self) -> Lane {
+        self.lanes.lane()
+    }
+
+    /// Bytes that may be taken from the driver.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Changes it. What is held beyond a lower limit stays until it is free.
+    pub fn set_limit(&self, bytes: Option<u64>) {
+        self.limit.store(bytes.unwrap_or(u64::MAX), Relaxed);
+    }
+
+    pub(super) fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block of at least `requested` bytes for work on a stream. Blocks of a private pool other than 0 get no memory from others
+    /// and lend none, and keep their pages where they are: a captured graph remembers addresses.
+    ///
+    /// # Errors
+    /// Out of memory, after all that could be given back was; or what the driver says.
+    #[inline]
+    pub fn allocate(
+        &self,
+        lane: &mut Lane,
+        requested: u64,
+        stream: StreamHandle,
+        pool: u64,
+    ) -> Result<DevicePtr, Failure> {
+        let Some(bytes) = requested
+            .max(1)
+            .checked_next_multiple_of(UNIT)
+            .filter(|&bytes| bytes <= self.settings.total)
+        else {
+            return Err(Failure::OutOfMemory);
+        };
+        let key = Key { stream, pool, small: is_small(bytes) };
+        let home = match self.streams.find(key) {
+            Some(home) => home,
+            None => self.streams.find_or_make(key, &self.card, self.settings.total)?,
+        };
+        let hit = home.lock().take(bytes, requested);
+        let address = match hit {
+            Some(address) => address,
+            None => self.grow(home, bytes, requested)?,
+        };
+        self.lanes.add(lane, [bytes, requested, 1]);
+        Ok(address)
+    }
+
+    /// Takes a block back. It may go to the next owner on its stream at once, and to others when the work is done. Returns its bytes.
+    ///
+    /// # Errors
+    /// If no live block begins at the address; nothing has changed then.
+    #[inline]
+    pub fn free(&self, lane: &mut Lane, address: DevicePtr) -> Result<u64, NotLive> {
+        let home = self.streams.owner(address).ok_or(NotLive)?;
+        let mut heap = home.lock();
+        let id = heap.live(address).ok_or(NotLive)?;
+        let (bytes, requested) = (heap.blocks[id].bytes, heap.blocks[id].requested);
+        if heap.uses.is_empty() || !self.wait_for_users(&mut heap, id) {
+            heap.put(id);
+        }
+        drop(heap);
+        self.lanes.sub(lane, [bytes, requested, 1]);
+        Ok(bytes)
+    }
+
+    /// Another stream than its own uses a block: after its free, it waits for the work on that stream too.
+    ///
+    /// # Errors
+    /// If no live block begins at the address.
+    pub fn record_use(&self, address: DevicePtr, stream: StreamHandle) -> Result<(), NotLive> {
+        let home = self.streams.owner(address).ok_or(NotLive)?;
+        let mut heap = home.lock();
+        let id = heap.live(address).ok_or(NotLive)?;
+        if stream != home.stream && !heap.uses.contains(&(id, stream)) {
+            heap.uses.push((id, stream));
+        }
+        Ok(())
+    }
+
+    /// The numbers now.
+    pub fn stats(&self) -> Stats {
+        let pages = self.pages();
+        Stats {
+            allocated_bytes: self.lanes.count(What::Allocated),
+            requested_bytes: self.lanes.count(What::Requested),
+            allocation: self.lanes.count(What::Blocks),
+            ..pages.stats
+        }
+    }
+
+    /// From now on peaks are those from here.
+    pub fn reset_peaks(&self) {
+        self.lanes.reset_peaks();
+        let stats = &mut self.pages().stats;
+        stats.reserved_bytes.peak = stats.reserved_bytes.current;
+    }
+
+    /// Gives back to the driver what nobody has, waiting for the work in flight. Returns the bytes.
+    pub fn trim(&self) -> u64 {
+        let mut pages = self.pages();
+        let before = pages.stats.reserved_bytes.current;
+        self.wait_for_all();
+        for home in self.streams.all() {
+            let mut heap = home.lock();
+            heap.settle();
+            let whole: Vec<_> = heap.free.at_least(&heap.blocks, PAGE / UNIT).collect();
+            let ranges: Vec<_> =
+                whole.iter().map(|&id| (heap.blocks[id].address, heap.blocks[id].end())).collect();
+            for (begin, end) in ranges {
+                let run: Vec<_> = heap.span.within(begin, end).collect();
+                self.detach(home, &mut heap, &run);
+                pages.spare.extend(run.iter().map(|mapping| (mapping.handle, mapping.bytes)));
+            }
+            self.unmap_stale(&mut heap);
+        }
+        self.release_spare(&mut pages);
+        before - pages.stats.reserved_bytes.current
+    }
+}

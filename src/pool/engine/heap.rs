@@ -1,0 +1,199 @@
+//! The blocks of one stream and class of sizes: take, put back, look up. The hit path.
+
+use std::collections::VecDeque;
+
+use super::bins::Bins;
+use super::blocks::{Blocks, Id, NONE, State, UNIT};
+use super::span::{PAGE, Span};
+use crate::cuda::{Event, StreamHandle};
+
+/// Addresses whose memory has moved away, and after which event nothing uses them any more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stale {
+    pub(super) number: u32,
+    pub(super) id: Id,
+}
+
+/// A freed block that other streams still use.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) id: Id,
+    /// Events behind the work of the streams; of a stream that captured there is none yet.
+    pub(super) events: Vec<Event>,
+    pub(super) unrecorded: Vec<StreamHandle>,
+}
+
+#[derive(Debug)]
+pub(super) struct Heap {
+    pub(super) blocks: Blocks,
+    pub(super) free: Bins,
+    pub(super) holes: Bins,
+    pub(super) span: Span,
+    /// Freed last and not merged yet: the next request is often of the same size.
+    latest: Id,
+    /// Number of the next event of the stream.
+    pub(super) next_event: u32,
+    /// Events up to this one are done.
+    pub(super) done: u32,
+    pub(super) events: VecDeque<(u32, Event)>,
+    pub(super) stale: Vec<Stale>,
+    pub(super) pending: Vec<Pending>,
+    /// Streams beside its own that use a live block.
+    pub(super) uses: Vec<(Id, StreamHandle)>,
+}
+
+impl Heap {
+    /// A heap without memory.
+    pub(super) fn new(span: Span) -> Self {
+        let mut blocks = Blocks::default();
+        let mut holes = Bins::new();
+        let all = blocks.add(span.base, span.bytes, State::Hole);
+        holes.insert(&mut blocks, all);
+        Heap {
+            blocks,
+            free: Bins::new(),
+            holes,
+            span,
+            latest: NONE,
+            next_event: 1,
+            done: 0,
+            events: VecDeque::new(),
+            stale: Vec::new(),
+            pending: Vec::new(),
+            uses: Vec::new(),
+        }
+    }
+
+    /// Makes a free block live; `bytes` is a multiple of the unit.
+    #[inline]
+    pub(super) fn take(&mut self, bytes: u64, requested: u64) -> Option<u64> {
+        if self.latest != NONE && self.blocks[self.latest].bytes == bytes {
+            let id = std::mem::replace(&mut self.latest, NONE);
+            return Some(self.own(id, requested));
+        }
+        self.settle();
+        let id = self.free.find(&self.blocks, bytes / UNIT)?;
+        let at = self.better_end(id, bytes);
+        Some(self.take_at(id, at, bytes, requested))
+    }
+
+    /// Where in a free block a request goes: at the end where it uses up most memory that could not move.
+    fn better_end(&self, id: Id, bytes: u64) -> u64 {
+        let (begin, end) = (self.blocks[id].address, self.blocks[id].end());
+        if end - begin < PAGE || end - begin == bytes {
+            return begin;
+        }
+        let left = self.span.trapped(begin + bytes, end);
+        let right = self.span.trapped(begin, end - bytes);
+        if right < left { end - bytes } else { begin }
+    }
+
+    /// Makes live the part of a free block that begins at `address`.
+    pub(super) fn take_at(&mut self, id: Id, address: u64, bytes: u64, requested: u64) -> u64 {
+        let id = self.change(id, address, address + bytes, State::Live);
+        self.span.set_block(address, id);
+        self.own(id, requested)
+    }
+
+    fn own(&mut self, id: Id, requested: u64) -> u64 {
+        let block = &mut self.blocks[id];
+        block.state = State::Live;
+        block.requested = requested;
+        block.address
+    }
+
+    /// The block that begins at an address, if it is live.
+    #[inline]
+    pub(super) fn live(&self, address: u64) -> Option<Id> {
+        let id = self.span.block(address);
+        let is_it = id != NONE
+            && self.blocks[id].address == address
+            && self.blocks[id].state == State::Live;
+        is_it.then_some(id)
+    }
+
+    /// Takes a block back that nobody but its own stream uses.
+    #[inline]
+    pub(super) fn put(&mut self, id: Id) {
+        self.settle();
+        let block = &mut self.blocks[id];
+        block.state = State::Free;
+        block.freed = self.next_event;
+        self.latest = id;
+    }
+
+    /// Merges the block that was freed last with its neighbours.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        let id = std::mem::replace(&mut self.latest, NONE);
+        if id != NONE {
+            self.join(id);
+        }
+    }
+
+    /// Merges a free block, or a hole, that is in no bin with its neighbours, and puts it into its bin.
+    fn join(&mut self, id: Id) {
+        let state = self.blocks[id].state;
+        let bins = if state == State::Hole { &mut self.holes } else { &mut self.free };
+        let blocks = &mut self.blocks;
+        // The latest is in no bin; it is merged by `settle`.
+        let latest = self.latest;
+        let joins = |blocks: &Blocks, id| blocks.neighbour(id, state).filter(|&id| id != latest);
+        if let Some(next) = joins(blocks, blocks[id].next) {
+            bins.remove(blocks, next);
+            blocks.absorb_next(id);
+        }
+        let mut id = id;
+        if let Some(prev) = joins(blocks, blocks[id].prev) {
+            bins.remove(blocks, prev);
+            blocks.absorb_next(prev);
+            id = prev;
+        }
+        bins.insert(blocks, id);
+    }
+
+    /// Changes the state of a part of a block that is in a bin, or moved; the rest stays as it is.
+    pub(super) fn change(&mut self, id: Id, begin: u64, end: u64, state: State) -> Id {
+        let blocks = &mut self.blocks;
+        let mut bins = match blocks[id].state {
+            State::Hole => Some(&mut self.holes),
+            State::Free => Some(&mut self.free),
+            State::Live | State::Pending | State::Moved => None,
+        };
+        if let Some(bins) = &mut bins {
+            bins.remove(blocks, id);
+        }
+        let mut part = id;
+        if blocks[id].address < begin {
+            part = blocks.split(id, begin - blocks[id].address);
+            if let Some(bins) = &mut bins {
+                bins.insert(blocks, id);
+            }
+        }
+        if blocks[part].end() > end {
+            let rest = blocks.split(part, end - begin);
+            if let Some(bins) = &mut bins {
+                bins.insert(blocks, rest);
+            }
+        }
+        blocks[part].state = state;
+        if matches!(state, State::Free | State::Hole) {
+            self.join(part);
+        }
+        part
+    }
+
+    /// The free block that holds a range.
+    pub(super) fn free_around(&self, begin: u64, end: u64) -> Option<Id> {
+        let blocks = &self.blocks;
+        let holds = |&id: &Id| blocks[id].address <= begin && end <= blocks[id].end();
+        self.free.at_least(blocks, (end - begin) / UNIT).find(holds)
+    }
+
+    /// The hole that holds a range.
+    pub(super) fn hole_around(&self, begin: u64, end: u64) -> Option<Id> {
+        let blocks = &self.blocks;
+        let holds = |&id: &Id| blocks[id].address <= begin && end <= blocks[id].end();
+        self.holes.at_least(blocks, (end - begin) / UNIT).find(holds)
+    }
+}
