@@ -163,7 +163,7 @@ impl<C: Card> Engine<C> {
         let mut pages = self.pages();
         let before = pages.stats.reserved_bytes.current;
         self.wait_for_all();
-        for home in self.streams.all() {
+        for home in self.streams.all().filter(|home| home.pool == 0) {
             let mut heap = home.lock();
             heap.settle();
             let whole: Vec<_> = heap.free.at_least(&heap.blocks, PAGE / UNIT).collect();

@@ -8,10 +8,21 @@ use super::streams::Home;
 use super::supply::{Pages, Victim};
 use crate::cuda::{Card, DevicePtr, Failure};
 
+/// How far an attempt goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rung {
+    /// Creates what the promise allows, and moves the rest.
+    Within,
+    /// Moves all that is free before it creates anything.
+    MoveAll,
+    /// Waits for the work in flight, then does the same.
+    Wait,
+}
+
 impl<C: Card> Engine<C> {
     /// Brings memory to a place for the request. As long as little more is held than was ever live, memory is created; beyond
-    /// that, free pages move first. A refusal comes last: when what other streams have done with, once that has been waited for,
-    /// and what may still be taken from the driver are less than the request lacks.
+    /// that, free pages move first. A refusal comes last: when all that is free, once the work in flight was waited for, and what
+    /// may still be taken from the driver are less than the request lacks.
     #[cold]
     pub(super) fn grow(
         &self,
@@ -23,9 +34,9 @@ impl<C: Card> Engine<C> {
         pages.stats.misses += 1;
         let mut heap = home.lock();
         let mut answer = Err(Failure::OutOfMemory);
-        for rung in 0..3 {
-            if rung > 0 {
-                pages.stats.alloc_retries += u64::from(rung == 1);
+        for rung in [Rung::Within, Rung::MoveAll, Rung::Wait] {
+            pages.stats.alloc_retries += u64::from(rung == Rung::MoveAll);
+            if rung == Rung::Wait {
                 self.wait_for(home, &mut heap);
                 let others = self.streams.all().filter(|other| !std::ptr::eq(*other, home));
                 others.for_each(|other| self.wait_for(other, &mut other.lock()));
@@ -36,7 +47,7 @@ impl<C: Card> Engine<C> {
             if let Some(address) = heap.take(bytes, requested) {
                 return Ok(address);
             }
-            answer = self.bring(&mut pages, home, &mut heap, (bytes, requested), rung == 2);
+            answer = self.bring(&mut pages, home, &mut heap, (bytes, requested), rung);
             match answer {
                 Err(Failure::OutOfMemory) => {}
                 answer => return answer,
@@ -46,19 +57,19 @@ impl<C: Card> Engine<C> {
         answer
     }
 
-    /// One attempt. `last` takes everything that is free before it asks the driver.
+    /// One attempt.
     fn bring(
         &self,
         pages: &mut Pages,
         home: &Home,
         heap: &mut Heap,
         (bytes, requested): (u64, u64),
-        last: bool,
+        rung: Rung,
     ) -> Result<DevicePtr, Failure> {
         let place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
         let held = pages.stats.reserved_bytes.current;
         let spare: u64 = pages.spare.iter().map(|&(_, bytes)| bytes).sum();
-        let may = if last { 0 } else { self.may_create(held, bytes) };
+        let may = if rung == Rung::Within { self.may_create(held, bytes) } else { 0 };
         let mut wanted = place.lacking.saturating_sub(may + spare);
         let mut victims: Vec<Victim<'_>> = Vec::new();
         if wanted > 0 {

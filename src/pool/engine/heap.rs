@@ -33,6 +33,8 @@ pub(super) struct Heap {
     latest: Id,
     /// Number of the next event of the stream.
     pub(super) next_event: u32,
+    /// Whether something was freed since the last one.
+    pub(super) is_due: bool,
     /// Events up to this one are done.
     pub(super) done: u32,
     pub(super) events: VecDeque<(u32, Event)>,
@@ -56,6 +58,7 @@ impl Heap {
             span,
             latest: NONE,
             next_event: 1,
+            is_due: false,
             done: 0,
             events: VecDeque::new(),
             stale: Vec::new(),
@@ -119,6 +122,7 @@ impl Heap {
         let block = &mut self.blocks[id];
         block.state = State::Free;
         block.freed = self.next_event;
+        self.is_due = true;
         self.latest = id;
     }
 

@@ -53,9 +53,12 @@ impl<C: Card> Engine<C> {
     }
 
     fn record(&self, home: &Home, heap: &mut Heap) {
-        if let Ok(event) = self.card.record(home.stream) {
+        if heap.is_due
+            && let Ok(event) = self.card.record(home.stream)
+        {
             heap.events.push_back((heap.next_event, event));
             heap.next_event += 1;
+            heap.is_due = false;
         }
     }
 
