@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::blocks::UNIT;
 use super::lanes::{Lane, Lanes, Stats, What};
-use super::span::PAGE;
+use super::span::Mapping;
 use super::streams::{Key, Streams, is_small};
-use super::supply::Pages;
+use super::supply::{Pages, collect};
 use crate::cuda::{Card, DevicePtr, Failure, StreamHandle};
 
 /// What an engine is told at its birth.
@@ -163,18 +163,17 @@ impl<C: Card> Engine<C> {
         let mut pages = self.pages();
         let before = pages.stats.reserved_bytes.current;
         self.wait_for_all();
-        for home in self.streams.all().filter(|home| home.pool == 0) {
+        for home in self.streams.all() {
             let mut heap = home.lock();
             heap.settle();
-            let whole: Vec<_> = heap.free.at_least(&heap.blocks, PAGE / UNIT).collect();
-            let ranges: Vec<_> =
-                whole.iter().map(|&id| (heap.blocks[id].address, heap.blocks[id].end())).collect();
-            for (begin, end) in ranges {
-                let run: Vec<_> = heap.span.within(begin, end).collect();
-                self.detach(home, &mut heap, &run);
-                pages.spare.extend(run.iter().map(|mapping| (mapping.handle, mapping.bytes)));
+            let mut victims = Vec::new();
+            collect(home, &mut heap, (0, 0), false, &mut victims);
+            for victim in victims {
+                let Mapping { handle, bytes, .. } = victim.mapping;
+                if self.detach(home, &mut heap, &[victim.mapping]) {
+                    self.release(&mut pages, handle, bytes);
+                }
             }
-            self.unmap_stale(&mut heap);
         }
         self.release_spare(&mut pages);
         before - pages.stats.reserved_bytes.current

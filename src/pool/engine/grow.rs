@@ -5,8 +5,11 @@ use super::heap::Heap;
 use super::place::Place;
 use super::span::PAGE;
 use super::streams::Home;
-use super::supply::{Pages, Victim};
+use super::supply::{Pages, Plan};
 use crate::cuda::{Card, DevicePtr, Failure};
+
+/// How often a plan is made anew because another thread took a part of it.
+const ATTEMPTS: usize = 8;
 
 /// How far an attempt goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,24 +69,65 @@ impl<C: Card> Engine<C> {
         (bytes, requested): (u64, u64),
         rung: Rung,
     ) -> Result<DevicePtr, Failure> {
-        let place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
-        let held = pages.stats.reserved_bytes.current;
-        let spare: u64 = pages.spare.iter().map(|&(_, bytes)| bytes).sum();
-        let may = if rung == Rung::Within { self.may_create(held, bytes) } else { 0 };
-        let mut wanted = place.lacking.saturating_sub(may + spare);
-        let mut victims: Vec<Victim<'_>> = Vec::new();
-        if wanted > 0 {
-            victims = self.victims(home, heap, &place);
-            let available: u64 = victims.iter().map(|victim| victim.bytes).sum();
-            let creatable = self.limit().saturating_sub(held) / PAGE * PAGE;
-            if available.saturating_add(creatable).saturating_add(spare) < place.lacking {
-                return Err(Failure::OutOfMemory);
+        for _ in 0..ATTEMPTS {
+            let place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
+            let plan = self.plan(pages, home, heap, &place, rung)?;
+            if self.carry_out(pages, home, heap, &place, plan)? {
+                let id = heap.free_around(place.begin, place.end).ok_or(Failure::OutOfMemory)?;
+                return Ok(heap.take_at(id, place.begin, bytes, requested));
             }
-            wanted = wanted.min(available);
         }
-        self.take(pages, home, heap, &victims, wanted);
-        self.fill(pages, heap, &place)?;
-        self.settle_in(heap, &place, bytes, requested)
+        Err(Failure::OutOfMemory)
+    }
+
+    /// What fills a place: memory that moves, as far as it is wanted and fits; new memory for the rest; and for that, if the promise
+    /// or the limit leave no room, idle memory that goes back to the driver.
+    ///
+    /// # Errors
+    /// If all of that is not enough.
+    fn plan<'a>(
+        &'a self,
+        pages: &Pages,
+        home: &'a Home,
+        heap: &mut Heap,
+        place: &Place,
+        rung: Rung,
+    ) -> Result<Plan<'a>, Failure> {
+        let mut plan = Plan { creates: place.lacks.clone(), ..Plan::default() };
+        let held = pages.stats.reserved_bytes.current;
+        let may = self.may_create(held, place.end - place.begin);
+        let all = rung != Rung::Within;
+        if place.lacking <= may && !all {
+            return Ok(plan);
+        }
+        let mut wanted = if all { place.lacking } else { place.lacking - may };
+        let mut rest = Vec::new();
+        for victim in self.victims(home, heap, place) {
+            let bytes = victim.mapping.bytes;
+            let run = plan.creates.iter_mut().find(|(begin, end)| end - begin >= bytes);
+            match run.filter(|_| wanted > 0) {
+                Some(run) => {
+                    plan.moves.push((victim, run.0));
+                    run.0 += bytes;
+                    wanted = wanted.saturating_sub(bytes);
+                }
+                None => rest.push(victim),
+            }
+        }
+        let lacking: u64 = plan.creates.iter().map(|(begin, end)| end - begin).sum();
+        let most = if all { self.limit() } else { self.limit().min(held + may) };
+        let mut over = (held + lacking).saturating_sub(most);
+        for victim in rest.into_iter().filter(|victim| victim.is_idle) {
+            if over == 0 {
+                break;
+            }
+            over = over.saturating_sub(victim.mapping.bytes);
+            plan.gives.push(victim);
+        }
+        // Within the promise it is better to hold a little more than to wait.
+        let limited = held + lacking
+            > self.limit() + plan.gives.iter().map(|victim| victim.mapping.bytes).sum::<u64>();
+        if limited { Err(Failure::OutOfMemory) } else { Ok(plan) }
     }
 
     /// Bytes that may be created for a request: within the slack over the peak of live bytes, and the limit.
@@ -92,16 +136,5 @@ impl<C: Card> Engine<C> {
         let most = peak.max(live + bytes);
         let promise = most + (most as f64 * self.settings.slack) as u64;
         promise.min(self.limit()).saturating_sub(held) / PAGE * PAGE
-    }
-
-    fn settle_in(
-        &self,
-        heap: &mut Heap,
-        place: &Place,
-        bytes: u64,
-        requested: u64,
-    ) -> Result<DevicePtr, Failure> {
-        let id = heap.free_around(place.begin, place.end).ok_or(Failure::OutOfMemory)?;
-        Ok(heap.take_at(id, place.begin, bytes, requested))
     }
 }

@@ -2,14 +2,19 @@
 //!
 //! Every thread counts in a *lane* of its own, written by nobody else; the sum over the lanes is exact. The peak of a sum is
 //! harder: it needs the sum after every step. So a lane remembers what the others hold, and looks again whenever another lane
-//! has been at work since its last step. While many work at once it looks less and less often, at most every
-//! 64 steps. So peaks are exact as long as threads take turns, and else off by at most what the others did meanwhile.
+//! has been at work since its last step. Threads that are at it all the time would do nothing else: after a row of looks with
+//! little in between a lane looks less and less often, at most every 4096 steps. So peaks are exact while threads take turns now and
+//! then, and else off by at most what the others did meanwhile.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Steps between two looks at the others, at most.
-const LONGEST: u32 = 64;
+/// Looks with few steps in between, after which a lane begins to skip some.
+const ROW: u32 = 16;
+/// What is few.
+const FEW: u32 = 64;
+/// Steps without a look: 2 to this power at most.
+const LONGEST: u32 = 12;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy)]
@@ -78,8 +83,11 @@ pub struct Lane {
     id: u64,
     book: Arc<Book>,
     others: [i64; WHATS],
+    /// Steps since the last look, those that were skipped left out.
     steps: u32,
-    pause: u32,
+    /// Steps that are skipped yet.
+    skip: u32,
+    row: u32,
 }
 
 /// All lanes of a device.
@@ -87,15 +95,24 @@ pub struct Lane {
 pub(super) struct Lanes {
     books: Mutex<Vec<Arc<Book>>>,
     ids: AtomicU64,
-    /// The lane that took the last step.
-    active: AtomicU64,
-    peaks: [AtomicI64; WHATS],
+    /// The lane that took the last step that was not skipped.
+    active: Apart<AtomicU64>,
+    peaks: Apart<[AtomicI64; WHATS]>,
 }
 
+/// Something with cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
 impl Lanes {
+    fn books(&self) -> MutexGuard<'_, Vec<Arc<Book>>> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn lane(&self) -> Lane {
         let book = Arc::new(Book::default());
-        let mut books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut books = self.books();
         // A thread that ended leaves its numbers: they go to one book, so that the list does not grow with every thread.
         let (ended, mut living): (Vec<_>, Vec<_>) =
             books.drain(..).partition(|book| Arc::strong_count(book) == 1);
@@ -114,19 +131,25 @@ impl Lanes {
             book,
             others: [0; WHATS],
             steps: 0,
-            pause: 0,
+            skip: 0,
+            row: 0,
         }
     }
 
-    fn sum(&self, what: usize, of: impl Fn(&Book) -> i64) -> i64 {
-        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = what;
-        books.iter().map(|book| of(book)).sum()
+    fn sums(&self) -> [i64; WHATS] {
+        let books = self.books();
+        std::array::from_fn(|what| books.iter().map(|book| book.net(what)).sum())
     }
 
+    #[cold]
     fn look(&self, lane: &mut Lane) {
-        for what in 0..WHATS {
-            lane.others[what] = self.sum(what, |book| book.net(what)) - lane.book.net(what);
+        let sums = self.sums();
+        lane.others = std::array::from_fn(|what| sums[what] - lane.book.net(what));
+        self.active.0.store(lane.id, Relaxed);
+        lane.row = if lane.steps < FEW { lane.row + 1 } else { 0 };
+        lane.steps = 0;
+        if let Some(over) = lane.row.checked_sub(ROW) {
+            lane.skip = 1 << over.min(LONGEST);
         }
     }
 
@@ -138,8 +161,8 @@ impl Lanes {
             let added = &lane.book.added[what];
             added.store(added.load(Relaxed).wrapping_add(number), Relaxed);
             let total = lane.others[what] + lane.book.net(what);
-            if total > self.peaks[what].load(Relaxed) {
-                self.peaks[what].fetch_max(total, Relaxed);
+            if total > self.peaks.0[what].load(Relaxed) {
+                self.peaks.0[what].fetch_max(total, Relaxed);
             }
         }
     }
@@ -156,24 +179,24 @@ impl Lanes {
 
     #[inline]
     fn step(&self, lane: &mut Lane) {
-        if self.active.load(Relaxed) == lane.id {
-            (lane.steps, lane.pause) = (0, 0);
-        } else if lane.steps > 0 {
-            lane.steps -= 1;
+        if lane.skip > 0 {
+            lane.skip -= 1;
+        } else if self.active.0.load(Relaxed) == lane.id {
+            lane.steps = lane.steps.saturating_add(1);
         } else {
             self.look(lane);
-            self.active.store(lane.id, Relaxed);
-            lane.pause = (lane.pause * 2 + 1).min(LONGEST);
-            lane.steps = lane.pause;
         }
     }
 
     pub(super) fn count(&self, what: What) -> Count {
         let what = what as usize;
-        let allocated = self.sum(what, |book| book.added[what].load(Relaxed) as i64) as u64;
-        let freed = self.sum(what, |book| book.taken[what].load(Relaxed) as i64) as u64;
+        let books = self.books();
+        let sum = |of: fn(&Book) -> &[AtomicU64; WHATS]| -> u64 {
+            books.iter().map(|book| of(book)[what].load(Relaxed)).fold(0, u64::wrapping_add)
+        };
+        let (allocated, freed) = (sum(|book| &book.added), sum(|book| &book.taken));
         let current = allocated.saturating_sub(freed);
-        let peak = (self.peaks[what].load(Relaxed).max(0) as u64).max(current);
+        let peak = (self.peaks.0[what].load(Relaxed).max(0) as u64).max(current);
         Count { current, peak, allocated, freed }
     }
 
@@ -185,9 +208,8 @@ impl Lanes {
 
     /// From now on peaks are those from here.
     pub(super) fn reset_peaks(&self) {
-        for what in 0..WHATS {
-            let now = self.sum(what, |book| book.net(what));
-            self.peaks[what].store(now, Relaxed);
+        for (peak, now) in self.peaks.0.iter().zip(self.sums()) {
+            peak.store(now, Relaxed);
         }
     }
 }

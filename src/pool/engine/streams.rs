@@ -21,8 +21,10 @@ const MOST: usize = 1024;
 const PIECE_BITS: u32 = 36;
 /// A process has 2^47 bytes of addresses.
 const PIECES: usize = 1 << (47 - PIECE_BITS);
-/// Addresses of a heap of small blocks; the others get four times the card's memory.
+/// Addresses of a heap of small blocks. The others get four times the card's memory, where there are many heaps once.
 const SMALL_SPAN: u64 = 1 << PIECE_BITS;
+/// So many heaps are few.
+const ROOMY: u32 = 64;
 
 /// Whether a block goes to the heap of small ones.
 pub(super) fn is_small(bytes: u64) -> bool {
@@ -138,8 +140,9 @@ impl Streams {
         let Some(slot) = self.homes.get(number as usize - 1) else {
             return Err(CuResult::OUT_OF_MEMORY);
         };
+        let times = if number < ROOMY { 4 } else { 1 };
         let bytes =
-            if key.small { SMALL_SPAN } else { (total * 4).next_multiple_of(1 << PIECE_BITS) };
+            if key.small { SMALL_SPAN } else { (total * times).next_multiple_of(1 << PIECE_BITS) };
         let base = card.reserve(bytes, 1 << PIECE_BITS)?;
         let shift = if key.small { UNIT } else { SMALL }.ilog2();
         let heap = Mutex::new(Heap::new(Span::new(base, bytes, shift)));

@@ -25,15 +25,26 @@ pub(super) struct Pages {
     pub(super) spare: Vec<(Handle, u64)>,
 }
 
-/// Free memory that could move: whole mappings of one free block.
+/// Memory that nobody has: a whole mapping in a free block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Victim<'a> {
     pub(super) home: &'a Home,
-    pub(super) begin: u64,
-    pub(super) end: u64,
-    pub(super) bytes: u64,
+    pub(super) mapping: Mapping,
+    /// Whether all work that used it is done, so that it can go back to the driver.
+    pub(super) is_idle: bool,
     /// Bytes of the free block that it is part of.
     of: u64,
+}
+
+/// What goes where to fill what a place lacks.
+#[derive(Debug, Default)]
+pub(super) struct Plan<'a> {
+    /// Memory that moves, and to which address.
+    pub(super) moves: Vec<(Victim<'a>, u64)>,
+    /// Memory that goes back to the driver: too large for any run, or in the way of a limit.
+    pub(super) gives: Vec<Victim<'a>>,
+    /// Runs of addresses for new memory.
+    pub(super) creates: Vec<(u64, u64)>,
 }
 
 impl<C: Card> Engine<C> {
@@ -140,7 +151,8 @@ impl<C: Card> Engine<C> {
         }
     }
 
-    /// All memory that could move to a place in `home`, from the largest free block down. Memory of other streams must be done with.
+    /// All memory that could move to a place in `home`, that of the largest free block first. Memory of other streams must be done
+    /// with.
     pub(super) fn victims<'a>(
         &'a self,
         home: &'a Home,
@@ -148,138 +160,80 @@ impl<C: Card> Engine<C> {
         place: &Place,
     ) -> Vec<Victim<'a>> {
         let mut victims = Vec::new();
-        let (begin, end) = (place.begin / PAGE * PAGE, place.end.next_multiple_of(PAGE));
-        self.collect(home, own, Some((begin, end)), true, &mut victims);
-        for other in
-            self.streams.all().filter(|other| !std::ptr::eq(*other, home) && other.pool == 0)
-        {
+        let here = (place.begin / PAGE * PAGE, place.end.next_multiple_of(PAGE));
+        collect(home, own, here, true, &mut victims);
+        for other in self.streams.all().filter(|other| !std::ptr::eq(*other, home)) {
             let mut heap = other.lock();
             heap.settle();
             let same = other.stream == home.stream;
             if !same {
                 self.poll(other, &mut heap);
             }
-            self.collect(other, &mut heap, None, same, &mut victims);
+            collect(other, &mut heap, (0, 0), same, &mut victims);
         }
         victims.sort_by_key(|victim| std::cmp::Reverse(victim.of));
         victims
     }
 
-    fn collect<'a>(
-        &self,
-        home: &'a Home,
-        heap: &mut Heap,
-        except: Option<(u64, u64)>,
-        same_stream: bool,
-        victims: &mut Vec<Victim<'a>>,
-    ) {
-        if home.pool != 0 {
-            return;
-        }
-        for id in heap.free.at_least(&heap.blocks, PAGE / UNIT) {
-            let block = &heap.blocks[id];
-            if !same_stream && block.freed > heap.done {
-                continue;
-            }
-            let (begin, end) = (block.address, block.end());
-            let (before, after) = except.unwrap_or((end, end));
-            for (begin, end) in [(begin, end.min(before)), (begin.max(after), end)] {
-                let bytes = if begin < end {
-                    heap.span.within(begin, end).map(|mapping| mapping.bytes).sum()
-                } else {
-                    0
-                };
-                if bytes > 0 {
-                    victims.push(Victim { home, begin, end, bytes, of: block.bytes });
-                }
-            }
-        }
-    }
-
     /// Takes whole mappings off a free range: their memory may go elsewhere, and the addresses go when the work on them is done.
-    pub(super) fn detach(&self, home: &Home, heap: &mut Heap, run: &[Mapping]) {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+    /// False if the range is not free.
+    pub(super) fn detach(&self, home: &Home, heap: &mut Heap, run: &[Mapping]) -> bool {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return false };
         let (begin, end) = (first.address, last.end());
-        let Some(id) = heap.free_around(begin, end) else { return };
+        let Some(id) = heap.free_around(begin, end) else { return false };
         run.iter().for_each(|&mapping| heap.span.remove(mapping));
         let id = heap.change(id, begin, end, State::Moved);
         let number = heap.blocks[id].freed;
         heap.stale.push(Stale { number, id });
         self.poll(home, heap);
+        true
     }
 
-    /// Takes `bytes` from the victims, into the hand.
-    pub(super) fn take(
+    /// Brings memory to what a place lacks, as planned. Returns false if a victim is not what it was: another thread took it.
+    ///
+    /// # Errors
+    /// If there is no new memory to be had. What was brought stays there, as free memory.
+    pub(super) fn carry_out(
         &self,
         pages: &mut Pages,
         home: &Home,
         own: &mut Heap,
-        victims: &[Victim<'_>],
-        mut bytes: u64,
-    ) {
-        for victim in victims {
-            if bytes == 0 {
-                break;
-            }
-            let is_own = std::ptr::eq(victim.home, home);
-            let mut other = (!is_own).then(|| victim.home.lock());
-            let heap = other.as_deref_mut().unwrap_or(own);
-            heap.settle();
-            if heap.free_around(victim.begin, victim.end).is_none() {
-                continue;
-            }
-            let mut run = Vec::new();
-            for mapping in heap.span.within(victim.begin, victim.end) {
-                if bytes == 0 {
-                    break;
-                }
-                bytes = bytes.saturating_sub(mapping.bytes);
-                run.push(mapping);
-            }
-            self.detach(victim.home, heap, &run);
-            pages.stats.pages_moved += run.len() as u64;
-            for mapping in run {
-                pages.stats.moved_bytes += mapping.bytes;
-                pages.spare.push((mapping.handle, mapping.bytes));
-            }
-        }
-    }
-
-    /// Brings memory to what a place lacks: what is in the hand, and new memory for the rest.
-    ///
-    /// # Errors
-    /// If there is no new memory to be had. What was brought stays there, as free memory.
-    pub(super) fn fill(
-        &self,
-        pages: &mut Pages,
-        heap: &mut Heap,
         place: &Place,
-    ) -> Result<(), Failure> {
-        let mut runs = place.lacks.clone();
-        pages.spare.sort_by_key(|&(_, bytes)| bytes);
-        for (handle, bytes) in std::mem::take(&mut pages.spare).into_iter().rev() {
-            match runs.iter_mut().find(|(begin, end)| end - begin >= bytes) {
-                Some(run) => {
-                    self.put(pages, heap, run.0, bytes, handle)?;
-                    run.0 += bytes;
-                }
-                None => pages.spare.push((handle, bytes)),
+        plan: Plan<'_>,
+    ) -> Result<bool, Failure> {
+        for victim in &plan.gives {
+            if !self.pick_up(home, own, victim) {
+                return Ok(false);
             }
+            self.release(pages, victim.mapping.handle, victim.mapping.bytes);
         }
-        let lacking: u64 = runs.iter().map(|(begin, end)| end - begin).sum();
-        if lacking > 0 && !pages.spare.is_empty() {
-            // Too large for any run: smaller ones take their place.
-            self.release_spare(pages);
+        for (victim, address) in &plan.moves {
+            if !self.pick_up(home, own, victim) {
+                return Ok(false);
+            }
+            pages.stats.pages_moved += 1;
+            pages.stats.moved_bytes += victim.mapping.bytes;
+            self.put(pages, own, *address, victim.mapping.bytes, victim.mapping.handle)?;
         }
-        for (mut begin, end) in runs {
+        for (mut begin, end) in plan.creates {
             while begin < end {
                 let bytes = self.new_handle(pages, place.end - place.begin, end - begin);
                 let handle = self.create(pages, bytes)?;
-                self.put(pages, heap, begin, bytes, handle)?;
+                self.put(pages, own, begin, bytes, handle)?;
                 begin += bytes;
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Takes a mapping off its free block. False if it is not free any more.
+    fn pick_up(&self, home: &Home, own: &mut Heap, victim: &Victim<'_>) -> bool {
+        let is_own = std::ptr::eq(victim.home, home);
+        let mut other = (!is_own).then(|| victim.home.lock());
+        let heap = other.as_deref_mut().unwrap_or(own);
+        heap.settle();
+        let is_there = heap.span.mapping(victim.mapping.address) == Some(victim.mapping);
+        is_there && self.detach(victim.home, heap, &[victim.mapping])
     }
 
     /// Size of the next handle of a run that lacks `lacking` bytes, for a request of `bytes`: a power of two.
@@ -333,14 +287,42 @@ impl<C: Card> Engine<C> {
         }
     }
 
+    /// Gives a handle back that is mapped nowhere.
+    pub(super) fn release(&self, pages: &mut Pages, handle: Handle, bytes: u64) {
+        if self.card.release(handle, bytes).is_ok() {
+            let reserved = &mut pages.stats.reserved_bytes;
+            reserved.current -= bytes;
+            reserved.freed += bytes;
+        }
+    }
+
     /// Gives back what is in the hand.
     pub(super) fn release_spare(&self, pages: &mut Pages) {
-        for (handle, bytes) in pages.spare.drain(..) {
-            if self.card.release(handle, bytes).is_ok() {
-                let reserved = &mut pages.stats.reserved_bytes;
-                reserved.current -= bytes;
-                reserved.freed += bytes;
-            }
+        for (handle, bytes) in std::mem::take(&mut pages.spare) {
+            self.release(pages, handle, bytes);
         }
+    }
+}
+
+/// The whole mappings of a heap's free blocks, outside of a range. Those of another stream must be idle.
+pub(super) fn collect<'a>(
+    home: &'a Home,
+    heap: &mut Heap,
+    except: (u64, u64),
+    same_stream: bool,
+    victims: &mut Vec<Victim<'a>>,
+) {
+    if home.pool != 0 {
+        return;
+    }
+    for id in heap.free.at_least(&heap.blocks, PAGE / UNIT) {
+        let block = &heap.blocks[id];
+        let is_idle = block.freed <= heap.done;
+        if !same_stream && !is_idle {
+            continue;
+        }
+        let outside = |mapping: &Mapping| mapping.end() <= except.0 || mapping.address >= except.1;
+        let whole = heap.span.within(block.address, block.end()).filter(outside);
+        victims.extend(whole.map(|mapping| Victim { home, mapping, is_idle, of: block.bytes }));
     }
 }
