@@ -9,6 +9,7 @@
 //! | [`pool`] | which block goes to whom, and when; no unsafe code |
 //! | [`ledger`] | live blocks, call sites, what happened |
 //! | [`report`] | the JSON report: types, writer, sums |
+//! | `replay` | traces, a simulated card, and the engine between them; of the command line, no unsafe code |
 //! | [`page`] | the mapped page that survives SIGKILL |
 //! | [`preload`] | the doors into a process and its life cycle |
 //!
@@ -21,4 +22,6 @@ pub mod ledger;
 pub mod page;
 pub mod pool;
 pub mod preload;
+#[cfg(feature = "cli")]
+pub mod replay;
 pub mod report;

@@ -43,6 +43,8 @@ pub struct Settings {
     pub max_non_split_rounding: u64,
     /// `retain`, in bytes.
     pub retain: u64,
+    /// `slack`, of the peak of live bytes.
+    pub slack: f64,
     /// `idle_release`
     pub idle_release: Duration,
     /// `free_barrier`
@@ -69,6 +71,7 @@ impl Default for Settings {
             max_split_size: None,
             max_non_split_rounding: 20 << 20,
             retain: 0,
+            slack: 0.018,
             idle_release: Duration::from_millis(500),
             free_barrier: false,
             slabs: true,
@@ -154,6 +157,14 @@ pub const KEYS: &[Key] = &[
         value::parse_bytes,
         retain,
         "Cached bytes on each device that are never given back for being idle."
+    ),
+    key!(
+        "slack",
+        Kind::RatioOrZero,
+        "0.018",
+        value::ratio_or_zero,
+        slack,
+        "Share of the peak of live bytes that may be held beyond it before pages move. Only cenote replay has pages so far."
     ),
     key!(
         "idle_release",

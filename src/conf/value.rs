@@ -11,6 +11,8 @@ pub enum Kind {
     Mebibytes,
     /// A number above 0, up to 1.
     Ratio,
+    /// The same, or 0.
+    RatioOrZero,
     /// `30s`, `5m`, `1h` or plain seconds.
     Duration,
     /// `true` or `false`.
@@ -26,6 +28,7 @@ impl Kind {
             Kind::Bytes => "a size such as 512MiB, 8G or 1073741824",
             Kind::Mebibytes => "a whole number of MiB above 0",
             Kind::Ratio => "a number between 0 and 1",
+            Kind::RatioOrZero => "0 or a number between 0 and 1",
             Kind::Duration => "a time such as 30s, 5m or 1h",
             Kind::Flag => "true or false",
             Kind::Word(words) => words,
@@ -61,6 +64,10 @@ pub(super) fn mebibytes(text: &str) -> Option<u64> {
 
 pub(super) fn ratio(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|&ratio| ratio > 0.0 && ratio <= 1.0)
+}
+
+pub(super) fn ratio_or_zero(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio))
 }
 
 pub(super) fn flag(text: &str) -> Option<bool> {
@@ -102,6 +109,20 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(parse_bytes(text), bytes, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ratios() {
+        for (text, above_zero, or_zero) in [
+            ("0.5", Some(0.5), Some(0.5)),
+            ("1", Some(1.0), Some(1.0)),
+            ("0", None, Some(0.0)),
+            ("-0.1", None, None),
+            ("1.01", None, None),
+            ("nan", None, None),
+        ] {
+            assert_eq!((ratio(text), ratio_or_zero(text)), (above_zero, or_zero), "{text:?}");
         }
     }
 

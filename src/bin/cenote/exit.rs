@@ -4,24 +4,24 @@ use crate::render::wrap;
 
 /// The job could not be started.
 pub(crate) const CANNOT_START: u8 = 120;
-/// A report could not be read.
+/// A report or trace could not be read.
 pub(crate) const UNREADABLE: u8 = 121;
-/// A report has a format that this version does not read.
+/// A report or trace has a format that this version does not read.
 pub(crate) const OTHER_VERSION: u8 = 122;
 /// `cenote leaks --fail-on`: there are more suspects than allowed, or a report does not tell.
 pub(crate) const THRESHOLD: u8 = 123;
-/// `cenote doctor` found something that keeps cenote from working; also every other failure.
+/// `cenote doctor` found something that keeps cenote from working, or a trace did not fit; also every other failure.
 pub(crate) const FAILED: u8 = 1;
 
 /// For the end of the help text.
 pub(crate) const TABLE: &str = "\
 Exit status:
   run    the job's own, or 128 + the signal that ended it
-  1      a failure, or cenote doctor found one
+  1      a failure, cenote doctor found one, or a trace of cenote replay did not fit
   2      wrong usage
   120    the job could not be started
-  121    a report could not be read
-  122    a report has a format that this version does not read
+  121    a report or trace could not be read
+  122    a report or trace has a format that this version does not read
   123    cenote leaks --fail-on: more suspects than allowed, or not known";
 
 /// A failure with a status of its own.

@@ -15,6 +15,7 @@ mod program;
 mod recover;
 mod recovered;
 mod render;
+mod replay;
 mod reports;
 mod request;
 mod run;
@@ -47,6 +48,7 @@ enum Verb {
     Leaks(leaks::Options),
     Frag(frag::Options),
     Recover(recover::Options),
+    Replay(replay::Options),
     Doctor(doctor::Options),
     Env(env::Options),
     Schema(schema::Options),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Verb::Leaks(options) => leaks::leaks(&options),
         Verb::Frag(options) => frag::frag(&options),
         Verb::Recover(options) => recover::recover(&options),
+        Verb::Replay(options) => replay::replay(&options),
         Verb::Doctor(options) => doctor::doctor(&options),
         Verb::Env(options) => env::env(&options),
         Verb::Schema(options) => schema::schema(&options),
