@@ -73,7 +73,7 @@ class Schedule:
 
     def _one(self, check):
         runs = {}
-        if self.lab.left() < check.seconds:
+        if check.commands and self.lab.left() < check.seconds:
             outcome = Outcome("skip", f"no time left: {self.lab.left():.0f} s, needs about {check.seconds}")
         else:
             try:

@@ -76,16 +76,16 @@ class Run:
 class Lab:
     """Folders, environment, log and clock of one run."""
 
-    def __init__(self, out, work, quick, seconds):
+    def __init__(self, out, work, quick, seconds, name="gpu"):
         self.out, self.work, self.quick = pathlib.Path(out).absolute(), pathlib.Path(work), quick
         self.programs, self.reports = self.work / "bin", self.work / "reports"
-        self.deadline = time.monotonic() + seconds
+        self.name, self.deadline = name, time.monotonic() + seconds
         self._log, self._lock = None, threading.Lock()
 
     def open(self):
         for folder in (self.out, self.programs, self.reports, self.work / "pages"):
             folder.mkdir(parents=True, exist_ok=True)
-        self._log = open(self.out / "gpu.log", "w", buffering=1)
+        self._log = open(self.out / f"{self.name}.log", "w", buffering=1)
         for file in (LIBRARY, CENOTE, WORKLOADS / "jobs.py"):
             if not file.exists():
                 sys.exit(f"{file.relative_to(ROOT)} is missing: run `scripts/gpu --stage` after the build")

@@ -1,6 +1,7 @@
-"""The table that is printed last, and gpu.json."""
+"""The table that is printed last, and gpu.json or bench.json."""
 
 import datetime
+import hashlib
 import json
 import subprocess
 import threading
@@ -9,10 +10,10 @@ from lab import describe
 
 
 class Results:
-    """Rows as they come in; gpu.json is rewritten with each, so that a run that is cut short leaves its results."""
+    """Rows as they come in; the JSON file is rewritten with each, so that a run cut short leaves its results."""
 
     def __init__(self, lab):
-        self.lab, self.rows, self.card, self.order = lab, [], {}, []
+        self.lab, self.rows, self.card, self.order, self.more = lab, [], {}, [], {}
         self._lock = threading.Lock()
 
     def record(self, check, outcome, runs):
@@ -43,18 +44,20 @@ class Results:
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "quick": self.lab.quick,
         }
-        text = json.dumps(result | {"machine": self.card, "checks": self.rows}, indent=1)
-        (self.lab.out / "gpu.json").write_text(text)
+        text = json.dumps(result | {"machine": self.card, "checks": self.rows} | self.more, indent=1)
+        (self.lab.out / f"{self.lab.name}.json").write_text(text)
 
     @property
     def failed(self):
         return any(row["result"] == "FAIL" for row in self.rows)
 
-    def table(self):
+    def table(self, brief=False):
+        """All rows in order; in brief without those that have nothing to say but that a process ran."""
         place = {name: index for index, name in enumerate(self.order)}
         self.rows.sort(key=lambda row: place.get(row["check"], len(place)))
+        rows = [row for row in self.rows if not (brief and row["result"] == "fact" and row["runs"])]
         lines = [f"{'check':28} {'result':6} figures"]
-        lines += [f"{row['check']:28} {row['result']:6} {row['figures'][:230]}" for row in self.rows]
+        lines += [f"{row['check']:28} {row['result']:6} {row['figures'][:230]}" for row in rows]
         counts = {
             status: sum(row["result"] == status for row in self.rows) for status in ("ok", "FAIL", "skip", "fact")
         }
@@ -67,6 +70,10 @@ def first_line(*argv):
         return out[0] if out else "unknown"
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def machine():
