@@ -1,7 +1,7 @@
 //! Allocation and free, as all entry points share them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::devices::{self, Device};
 use super::threads::with_lane;
@@ -14,6 +14,9 @@ const LEGACY: StreamHandle = 1;
 const PER_THREAD: StreamHandle = 2;
 /// Sizes are counted in units of this.
 const UNIT: u64 = 512;
+
+/// Frees of pointers that are no live block.
+pub(super) static INVALID_FREES: AtomicU64 = AtomicU64::new(0);
 
 /// Runs an entry point: what panics in it is an internal error, and goes no further.
 #[inline]
@@ -95,11 +98,22 @@ pub(super) fn free(address: DevicePtr, ordinal: i32, bytes: Option<u64>) -> Resu
         compare(device, held, bytes);
         return Ok(());
     }
-    let (device, held) = devices::all()
-        .find_map(|device| Some((device, give_back(device, address)?)))
-        .ok_or(CuResult::INVALID_VALUE)?;
-    compare(device, held, bytes);
-    Ok(())
+    free_elsewhere(address, bytes)
+}
+
+/// A free of memory that is not on the device that was named.
+#[cold]
+fn free_elsewhere(address: DevicePtr, bytes: Option<u64>) -> Result<(), CuResult> {
+    match devices::all().find_map(|device| Some((device, give_back(device, address)?))) {
+        Some((device, held)) => {
+            compare(device, held, bytes);
+            Ok(())
+        }
+        None => {
+            INVALID_FREES.fetch_add(1, Relaxed);
+            Err(CuResult::INVALID_VALUE)
+        }
+    }
 }
 
 #[inline]

@@ -13,11 +13,17 @@
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 
+pub mod api;
 mod card;
 mod devices;
 mod life;
+mod marks;
 mod memory;
 mod oom;
 mod pools;
+mod stats;
 mod threads;
 pub mod torch;
+
+pub use oom::cenote_oom_fn;
+pub use stats::{cenote_count, cenote_stats};

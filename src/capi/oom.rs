@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-/// Called with the device, the bytes that were asked for and the pointer given to `cenote_on_oom`.
-/// Nonzero: something was freed, try again.
+/// Called before a request is refused: with the device, the bytes that were asked for, and the pointer given to `cenote_on_oom`.
+/// It may free memory, by `cenote_free` too. Nonzero: something was freed, try again. 0: give up. It must return: no exception, no
+/// `longjmp`.
 #[allow(non_camel_case_types, reason = "the name in the header")]
 pub type cenote_oom_fn =
     Option<unsafe extern "C" fn(device: c_int, size: usize, user: *mut c_void) -> c_int>;

@@ -21,7 +21,7 @@ use crate::cuda::{CuResult, DevicePtr};
 /// Memory for a tensor: at least `size` bytes of a device, for work on `stream`. Null where there is none, and for size 0.
 ///
 /// # Safety
-/// `stream` is a stream of the device's primary context.
+/// `stream` is as for `cenote_alloc`.
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
 pub unsafe extern "C" fn cenote_torch_alloc(
     size: usize,
@@ -35,16 +35,17 @@ pub unsafe extern "C" fn cenote_torch_alloc(
     address.unwrap_or(0) as *mut c_void
 }
 
-/// Takes a tensor's memory back. The pointer decides; a size that differs from the allocation's is counted.
+/// Takes a tensor's memory back. The pointer decides; a size that differs from the allocation's is counted, the stream is ignored.
 ///
 /// # Safety
 /// No work uses the memory but on the stream that it was allocated for, and on those that were recorded.
+#[allow(unused_variables, reason = "what PyTorch passes")]
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
 pub unsafe extern "C" fn cenote_torch_free(
     pointer: *mut c_void,
     size: usize,
     device: c_int,
-    _stream: *mut c_void,
+    stream: *mut c_void,
 ) {
     if !pointer.is_null() {
         let _ = guarded(|| memory::free(pointer as DevicePtr, device, Some(size as u64)));
@@ -52,8 +53,9 @@ pub unsafe extern "C" fn cenote_torch_free(
 }
 
 /// PyTorch sets CUDA up. Nothing to do: engines are made when memory is asked for.
+#[allow(unused_variables, reason = "what PyTorch passes")]
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
-pub extern "C" fn cenote_torch_init(_device_count: c_int) {}
+pub extern "C" fn cenote_torch_init(device_count: c_int) {}
 
 /// `torch.cuda.empty_cache()`: gives back what nobody has.
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
@@ -106,12 +108,13 @@ pub unsafe extern "C" fn cenote_torch_record_stream(pointer: *mut c_void, stream
 
 /// A capture begins whose memory belongs to the pool of that name. PyTorch's filter, a C++ object, is not called: it tells whether a
 /// stream takes part in the capture, and the driver tells that too.
+#[allow(unused_variables, reason = "what PyTorch passes")]
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
 pub extern "C" fn cenote_torch_begin_allocate_to_pool(
     device: c_int,
     first: u64,
     second: u64,
-    _filter: *mut c_void,
+    filter: *mut c_void,
 ) {
     let _ = guarded(|| {
         devices::device(device)?.pools.begin((first, second));
@@ -137,10 +140,4 @@ pub extern "C" fn cenote_torch_release_pool(device: c_int, first: u64, second: u
         }
         Ok(())
     });
-}
-
-/// Gives back to the driver what nobody has, on all devices, after the work in flight. Returns the bytes.
-#[cfg_attr(feature = "doors", unsafe(no_mangle))]
-pub extern "C" fn cenote_trim() -> u64 {
-    guarded(|| Ok(memory::trim())).unwrap_or(0)
 }
