@@ -157,6 +157,9 @@ extern "C" {
  * The address is a multiple of 512, and so are the bytes held. Blocks of 2 MiB and more need not begin at a multiple of 2 MiB.
  * The memory is not shared with other processes and can't be exported to them.
  *
+ * What a captured graph uses keeps its address as long as it is not freed. A block that is freed during the capture is safe only if
+ * the capture lies between `cenote_torch_begin_allocate_to_pool` and `cenote_torch_end_allocate_to_pool`.
+ *
  * `out` is valid for the write. `stream` is a `CUstream` or `cudaStream_t` of the device's primary context, which is the one of
  * the CUDA runtime; it is not destroyed as long as the process allocates. Null is the default stream.
  */
