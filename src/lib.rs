@@ -12,9 +12,11 @@
 //! | `replay` | traces, a simulated card, and the engine between them; of the command line, no unsafe code |
 //! | [`page`] | the mapped page that survives SIGKILL |
 //! | [`preload`] | the doors into a process and its life cycle |
+//! | [`capi`] | the C API, and the entry points of PyTorch's pluggable allocator |
 //!
 //! `docs/architecture.md` follows one allocation, one free and one out-of-memory through them.
 
+pub mod capi;
 pub mod conf;
 #[macro_use]
 pub mod cuda;

@@ -113,9 +113,13 @@ macro_rules! driver_api {
                 cuCtxGetDevice(device: *mut c_int);
                 cuCtxGetId(context: ContextHandle, id: *mut u64);
                 cuCtxRecordEvent(context: ContextHandle, event: usize);
+                cuEventRecord(event: usize, stream: StreamHandle);
                 cuEventQuery(event: usize);
                 cuStreamIsCapturing(stream: StreamHandle, status: *mut c_uint);
                 cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
+                cuMemAddressReserve(pointer: *mut DevicePtr, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64);
+                cuMemAddressFree(pointer: DevicePtr, bytes: usize);
+                cuMemSetAccess(pointer: DevicePtr, bytes: usize, access: *const AccessDesc, count: usize);
             }
         }
     };

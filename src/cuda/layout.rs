@@ -10,7 +10,7 @@ use cudarc::driver::sys;
 #[repr(C)]
 pub struct IpcHandle(pub [u8; 64]);
 
-/// The head of a `CUmemAllocationProp`.
+/// A `CUmemAllocationProp`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct AllocationProp {
@@ -18,13 +18,32 @@ pub struct AllocationProp {
     handle_types: u32,
     location_type: u32,
     location_id: i32,
+    win32: usize,
+    flags: [u8; 8],
 }
 
+/// A `CUmemAccessDesc`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct AccessDesc {
+    location_type: u32,
+    location_id: i32,
+    flags: u32,
+}
+
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`
+const PINNED: u32 = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
+const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as u32;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
 const LOCATION_DEVICE: u32 = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as u32;
 
 const _: () = {
     assert!(size_of::<IpcHandle>() == size_of::<sys::CUipcMemHandle>());
+    assert!(size_of::<AllocationProp>() == size_of::<sys::CUmemAllocationProp>());
+    assert!(size_of::<AccessDesc>() == size_of::<sys::CUmemAccessDesc>());
+    assert!(offset_of!(AccessDesc, flags) == offset_of!(sys::CUmemAccessDesc, flags));
+    assert!(offset_of!(AllocationProp, flags) == offset_of!(sys::CUmemAllocationProp, allocFlags));
     let location = offset_of!(sys::CUmemAllocationProp, location);
     assert!(
         offset_of!(AllocationProp, location_type)
@@ -36,9 +55,28 @@ const _: () = {
 };
 
 impl AllocationProp {
+    /// Memory of a device that is shared with nobody.
+    pub fn on_device(device: u32) -> Self {
+        AllocationProp {
+            kind: PINNED,
+            handle_types: 0,
+            location_type: LOCATION_DEVICE,
+            location_id: device as i32,
+            win32: 0,
+            flags: [0; 8],
+        }
+    }
+
     /// The device that the memory lies on; none for host memory.
     pub fn device(&self) -> Option<u32> {
         let on_device = self.location_type == LOCATION_DEVICE;
         on_device.then(|| u32::try_from(self.location_id).unwrap_or(0))
+    }
+}
+
+impl AccessDesc {
+    /// A device may read and write.
+    pub fn read_write(device: u32) -> Self {
+        AccessDesc { location_type: LOCATION_DEVICE, location_id: device as i32, flags: READ_WRITE }
     }
 }

@@ -159,3 +159,11 @@ pub fn is_main_program(base: usize) -> bool {
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
     extent(headers).is_some_and(|(main, _)| main == base)
 }
+
+/// Keeps the library that an address lies in loaded for good.
+pub fn stay(address: usize) {
+    let Some(info) = object_at(address) else { return };
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+    // SAFETY: the loader's own name of a library that is mapped; with RTLD_NOLOAD no code of it runs.
+    unsafe { libc::dlopen(info.dli_fname, flags) };
+}

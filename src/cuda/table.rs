@@ -7,7 +7,9 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::{AllocationProp, ContextHandle, CuResult, DevicePtr, IpcHandle, StreamHandle, loader};
+use super::{
+    AccessDesc, AllocationProp, ContextHandle, CuResult, DevicePtr, IpcHandle, StreamHandle, loader,
+};
 
 macro_rules! table {
     (

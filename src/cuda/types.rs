@@ -21,10 +21,18 @@ impl CuResult {
     pub const OUT_OF_MEMORY: Self = Self(2);
     /// `CUDA_ERROR_NOT_INITIALIZED`
     pub const NOT_INITIALIZED: Self = Self(3);
+    /// `CUDA_ERROR_DEINITIALIZED`
+    pub const DEINITIALIZED: Self = Self(4);
+    /// `CUDA_ERROR_INVALID_DEVICE`
+    pub const INVALID_DEVICE: Self = Self(101);
+    /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy stream can't be used while another one captures.
+    pub const CAPTURE_IMPLICIT: Self = Self(906);
     /// `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`: the capture goes on.
     pub const CAPTURE_WRONG_THREAD: Self = Self(908);
     /// `CUDA_ERROR_NOT_READY`
     pub const NOT_READY: Self = Self(600);
+    /// `CUDA_ERROR_UNKNOWN`
+    pub const UNKNOWN: Self = Self(999);
 
     /// Whether the call did what it was asked for.
     pub const fn is_ok(self) -> bool {

@@ -62,7 +62,7 @@ pub(super) fn current_context() -> Option<ContextHandle> {
 }
 
 /// Runs `call` with the context current, and leaves the caller's stack of contexts as it was.
-pub(super) fn within<T>(context: ContextHandle, call: impl FnOnce() -> T) -> Result<T, CuResult> {
+pub(crate) fn within<T>(context: ContextHandle, call: impl FnOnce() -> T) -> Result<T, CuResult> {
     if current_context() == Some(context) {
         return Ok(call());
     }
@@ -79,7 +79,7 @@ pub(super) fn within<T>(context: ContextHandle, call: impl FnOnce() -> T) -> Res
 const RELAXED: u32 = 2;
 
 /// Runs `call` as a thread that does not mind the captures of others: so an allocation or a query of ours breaks none.
-pub(super) fn relaxed<T>(call: impl FnOnce() -> T) -> T {
+pub(crate) fn relaxed<T>(call: impl FnOnce() -> T) -> T {
     let mut mode = RELAXED;
     // SAFETY: `mode` is valid for the exchange.
     let exchanged = unsafe { real::cuThreadExchangeStreamCaptureMode(&mut mode) }.is_ok();

@@ -33,5 +33,6 @@ mod keeper;
 pub mod lifecycle;
 mod log;
 mod process;
+pub(crate) mod shared;
 mod signals;
 mod stack;

@@ -75,12 +75,15 @@ impl<C: Card> Engine<C> {
 
     /// Waits until all frees of a heap so far are done.
     pub(super) fn wait_for(&self, home: &Home, heap: &mut Heap) {
+        // Blocks that other streams use come first: once they are free, the event of their own stream must be behind them.
+        self.poll_pending(heap);
+        for pending in &heap.pending {
+            pending.events.iter().for_each(|&event| _ = self.card.wait(event));
+        }
+        self.poll_pending(heap);
         self.record(home, heap);
         if let Some(&(_, event)) = heap.events.back() {
             self.card.wait(event);
-        }
-        for pending in &heap.pending {
-            pending.events.iter().for_each(|&event| _ = self.card.wait(event));
         }
         self.poll(home, heap);
     }
@@ -277,6 +280,9 @@ impl<C: Card> Engine<C> {
         match mapped.and(hole) {
             Ok(hole) => {
                 heap.span.insert(Mapping { address, bytes, handle });
+                // Work of this stream may still use the memory at its old address, whoever gets it next.
+                heap.blocks[hole].freed = heap.next_event;
+                heap.is_due = true;
                 heap.change(hole, address, address + bytes, State::Free);
                 Ok(())
             }

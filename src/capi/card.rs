@@ -1,0 +1,173 @@
+//! The real card, as the engine of one device uses it.
+//!
+//! Calls go to the driver's own functions, past the doors: nothing is counted twice. They run in the device's primary context,
+//! whatever the caller's is, and leave the captures of all threads alone.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::life;
+use crate::cuda::{
+    AccessDesc, AllocationProp, Card, ContextHandle, CuResult, DevicePtr, Event, Failure, Handle,
+    StreamHandle, real,
+};
+use crate::preload::shared::{self, relaxed, within};
+
+/// `CU_EVENT_DISABLE_TIMING`
+const DISABLE_TIMING: u32 = 2;
+/// `CU_STREAM_CAPTURE_STATUS_NONE`
+const NOT_CAPTURING: u32 = 0;
+
+/// The driver on one device.
+#[derive(Debug)]
+pub struct RealCard {
+    device: u32,
+    /// The primary context, retained for good.
+    context: ContextHandle,
+    /// Events that nobody uses at the moment.
+    events: Mutex<Vec<usize>>,
+    /// Bytes taken from the budget that is shared with the doors.
+    budgeted: AtomicU64,
+}
+
+impl RealCard {
+    /// The card of an ordinal, and its memory in bytes.
+    pub(super) fn new(device: u32) -> Result<(RealCard, u64), CuResult> {
+        let (mut context, mut bytes) = (0, 0);
+        // SAFETY: both are valid for the writes, and the driver checks the ordinal.
+        unsafe {
+            real::cuDeviceTotalMem_v2(&mut bytes, device as i32).ok()?;
+            real::cuDevicePrimaryCtxRetain(&mut context, device as i32).ok()?;
+        }
+        let events = Mutex::default();
+        Ok((RealCard { device, context, events, budgeted: AtomicU64::new(0) }, bytes as u64))
+    }
+
+    /// Makes a call in the context, unless the driver is gone.
+    fn call<T>(&self, call: impl FnOnce() -> Result<T, CuResult>) -> Result<T, CuResult> {
+        if life::driver_is_gone() {
+            return Err(CuResult::DEINITIALIZED);
+        }
+        within(self.context, call)?
+    }
+
+    fn events(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An event nobody uses. The context is current.
+    fn event(&self) -> Result<usize, CuResult> {
+        if let Some(event) = self.events().pop() {
+            return Ok(event);
+        }
+        let mut event = 0;
+        // SAFETY: `event` is valid for the write, and the context is current.
+        unsafe { real::cuEventCreate(&mut event, DISABLE_TIMING) }.ok()?;
+        Ok(event)
+    }
+
+    fn reserve_once(&self, bytes: u64, alignment: u64) -> Result<DevicePtr, CuResult> {
+        let mut base = 0;
+        // SAFETY: `base` is valid for the write.
+        let mut reserve = || unsafe {
+            real::cuMemAddressReserve(&mut base, bytes as usize, alignment as usize, 0, 0)
+        };
+        self.call(|| reserve().ok())?;
+        Ok(base)
+    }
+
+    /// The range of the driver that an address lies in: where it begins, and its bytes.
+    pub(super) fn range(&self, address: DevicePtr) -> Result<(DevicePtr, u64), CuResult> {
+        let (mut base, mut bytes) = (0, 0);
+        // SAFETY: both are valid for the writes.
+        let mut ask = || unsafe { real::cuMemGetAddressRange_v2(&mut base, &mut bytes, address) };
+        self.call(|| ask().ok())?;
+        Ok((base, bytes as u64))
+    }
+
+    /// Whether a stream captures, or can't be used since another one does.
+    pub(super) fn is_capturing(&self, stream: StreamHandle) -> bool {
+        let mut status = NOT_CAPTURING;
+        // SAFETY: the program gave the stream, and `status` is valid for the write. No capture minds the question.
+        let mut ask = || unsafe { real::cuStreamIsCapturing(stream, &mut status) };
+        self.call(|| ask().ok()).is_err() || status != NOT_CAPTURING
+    }
+}
+
+impl Card for RealCard {
+    fn reserve(&self, bytes: u64, alignment: u64) -> Result<DevicePtr, CuResult> {
+        if let Ok(base) = self.reserve_once(bytes, alignment) {
+            if base.is_multiple_of(alignment) {
+                return Ok(base);
+            }
+            // SAFETY: gives back what was just reserved, in which nothing is mapped.
+            self.call(|| unsafe { real::cuMemAddressFree(base, bytes as usize) }.ok())?;
+        }
+        // Some drivers take no large alignment: more is reserved, and kept, than is used.
+        let base = self.reserve_once(bytes + alignment, 0)?;
+        Ok(base.next_multiple_of(alignment))
+    }
+
+    fn create(&self, bytes: u64) -> Result<Handle, Failure> {
+        let properties = AllocationProp::on_device(self.device);
+        let mut handle = 0;
+        // SAFETY: the handle is valid for the write, and the properties for the read.
+        let create = || unsafe { real::cuMemCreate(&mut handle, bytes as usize, &properties, 0) };
+        let taken = self.call(|| shared::take(self.device, bytes, create))?;
+        self.budgeted.fetch_add(taken, Relaxed);
+        Ok(handle)
+    }
+
+    fn map(&self, at: DevicePtr, bytes: u64, handle: Handle) -> Result<(), CuResult> {
+        // SAFETY: the engine maps whole handles of its own, at addresses that it reserved.
+        self.call(|| unsafe { real::cuMemMap(at, bytes as usize, 0, handle, 0) }.ok())
+    }
+
+    fn enable(&self, at: DevicePtr, bytes: u64) -> Result<(), CuResult> {
+        let access = AccessDesc::read_write(self.device);
+        // SAFETY: the engine enables what it mapped, and one description is passed.
+        self.call(|| unsafe { real::cuMemSetAccess(at, bytes as usize, &access, 1) }.ok())
+    }
+
+    fn unmap(&self, at: DevicePtr, bytes: u64) -> Result<(), CuResult> {
+        // SAFETY: the engine unmaps what it mapped, once an event says that no work uses it.
+        self.call(|| unsafe { real::cuMemUnmap(at, bytes as usize) }.ok())
+    }
+
+    fn release(&self, handle: Handle, bytes: u64) -> Result<(), CuResult> {
+        // SAFETY: the engine releases each handle once.
+        self.call(|| unsafe { real::cuMemRelease(handle) }.ok())?;
+        let less = |budgeted: u64| Some(budgeted.saturating_sub(bytes));
+        let before = self.budgeted.fetch_update(Relaxed, Relaxed, less).unwrap_or_default();
+        shared::put_back(self.device, before.min(bytes));
+        Ok(())
+    }
+
+    fn record(&self, stream: StreamHandle) -> Result<Event, CuResult> {
+        if self.is_capturing(stream) {
+            return Err(CuResult::CAPTURE_IMPLICIT);
+        }
+        self.call(|| {
+            let event = self.event()?;
+            // SAFETY: the event belongs to this context, the stream is the program's.
+            let code = unsafe { real::cuEventRecord(event, stream) };
+            code.ok().map(|()| event as Event).inspect_err(|_| self.events().push(event))
+        })
+    }
+
+    fn is_done(&self, event: Event) -> bool {
+        // SAFETY: the event came from `record` and was not destroyed.
+        let ask = || unsafe { real::cuEventQuery(event as usize) };
+        self.call(|| relaxed(ask).ok()).is_ok()
+    }
+
+    fn wait(&self, event: Event) -> bool {
+        // SAFETY: as above.
+        let wait = || unsafe { real::cuEventSynchronize(event as usize) };
+        self.call(|| relaxed(wait).ok()).is_ok()
+    }
+
+    fn recycle(&self, event: Event) {
+        self.events().push(event as usize);
+    }
+}

@@ -1,0 +1,29 @@
+//! The C API (`include/cenote.h`), and the entry points of PyTorch's pluggable allocator.
+//!
+//! Both are thin: they find the [engine](crate::pool::engine) of a device and the counters of the thread, and turn answers into
+//! codes. Each device has one engine, made at the first request for memory on it; the preload's pools are apart from it and only
+//! share the limit.
+//!
+//! # Invariants
+//! 1. Nothing unwinds, exits or prints out of this module.
+//! 2. After exit has begun, and in the forked child of a process that allocated here, the driver is not called.
+//! 3. The program's callback is called with no lock held.
+//! 4. A hit takes one thread-local read and one lock of its own: no allocation, no driver call.
+#![expect(unsafe_code, reason = "the C ABI edge")]
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
+
+pub mod api;
+mod card;
+mod devices;
+mod life;
+mod marks;
+mod memory;
+mod oom;
+mod pools;
+mod stats;
+mod threads;
+pub mod torch;
+
+pub use oom::cenote_oom_fn;
+pub use stats::{cenote_count, cenote_stats};
