@@ -14,8 +14,6 @@ use crate::preload::shared;
 
 /// Devices that a process may use.
 pub(super) const MOST: usize = crate::ledger::MAX_DEVICES;
-/// Share of the peak of live bytes that may be held beyond it before pages move.
-const SLACK: f64 = 0.018;
 
 /// A device that memory was asked of.
 #[derive(Debug)]
@@ -53,8 +51,9 @@ fn make(ordinal: i32) -> Result<&'static Device, CuResult> {
     cell.get_or_try_init(|| {
         let (card, total) = RealCard::new(index as u32)?;
         life::begin();
-        let limit = limit(&shared::settings(), total);
-        let engine = Engine::new(card, EngineSettings { total, limit, slack: SLACK });
+        let settings = shared::settings();
+        let limit = limit(&settings, total);
+        let engine = Engine::new(card, EngineSettings { total, limit, slack: settings.slack });
         Ok(Device {
             index,
             total,
