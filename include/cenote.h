@@ -184,6 +184,14 @@ int cenote_free(void *pointer);
 int cenote_record_use(void *pointer, void *stream);
 
 /**
+ * Says that a stream is about to be destroyed: its memory goes to others when the work on it is done, and a new stream of the same
+ * handle has nothing to do with it. Under the preload `cuStreamDestroy` says so itself.
+ *
+ * The stream is still there. Null, the default stream, is never destroyed.
+ */
+void cenote_stream_ends(void *stream);
+
+/**
  * Gives back to the driver what nobody has, on all devices, after waiting for the work in flight. Returns the bytes.
  */
 uint64_t cenote_trim(void);

@@ -77,6 +77,19 @@ pub unsafe extern "C" fn cenote_record_use(pointer: *mut c_void, stream: *mut c_
     status(guarded(|| memory::record_use(pointer as DevicePtr, stream as usize)))
 }
 
+/// Says that a stream is about to be destroyed: its memory goes to others when the work on it is done, and a new stream of the same
+/// handle has nothing to do with it. Under the preload `cuStreamDestroy` says so itself.
+///
+/// # Safety
+/// The stream is still there. Null, the default stream, is never destroyed.
+#[cfg_attr(feature = "doors", unsafe(no_mangle))]
+pub unsafe extern "C" fn cenote_stream_ends(stream: *mut c_void) {
+    let _ = guarded(|| {
+        memory::stream_ends(stream as usize);
+        Ok(())
+    });
+}
+
 /// Gives back to the driver what nobody has, on all devices, after waiting for the work in flight. Returns the bytes.
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
 pub extern "C" fn cenote_trim() -> u64 {

@@ -9,6 +9,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
+use super::memory;
 use crate::cuda::loader;
 use crate::preload::shared;
 
@@ -21,6 +22,7 @@ pub(super) fn begin() {
     BEGUN.call_once(|| {
         // A pointer of ours is a thread's key, and another one a handler's: the library must not go away under them.
         loader::stay(begin as *const () as usize);
+        let _ = shared::STREAM_ENDS.set(memory::stream_ends);
         if cfg!(feature = "doors") {
             // Panics are caught at the edge; the library prints nothing.
             std::panic::set_hook(Box::new(|_| ()));

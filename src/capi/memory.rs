@@ -136,6 +136,16 @@ pub(super) fn record_use(address: DevicePtr, stream: StreamHandle) -> Result<(),
     if found { Ok(()) } else { Err(CuResult::INVALID_VALUE) }
 }
 
+/// A stream is about to be destroyed: its memory goes to others when the work on it is done.
+pub(super) fn stream_ends(stream: StreamHandle) {
+    if let Ok(stream) = named(stream)
+        && stream != 0
+        && !life::driver_is_gone()
+    {
+        devices::all().for_each(|device| device.engine.forget_stream(stream));
+    }
+}
+
 /// Gives back what nobody has, on all devices. Returns the bytes.
 pub(super) fn trim() -> u64 {
     if life::driver_is_gone() {

@@ -136,7 +136,10 @@ pub extern "C" fn cenote_torch_end_allocate_to_pool(device: c_int, first: u64, s
 pub extern "C" fn cenote_torch_release_pool(device: c_int, first: u64, second: u64) {
     let _ = guarded(|| {
         if !life::is_child() {
-            devices::device(device)?.pools.release((first, second));
+            let device = devices::device(device)?;
+            if let Some(number) = device.pools.release((first, second)) {
+                device.engine.forget_pool(number);
+            }
         }
         Ok(())
     });

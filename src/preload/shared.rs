@@ -1,10 +1,12 @@
 //! What the rooms above need of the process: its settings, its budget, and whether the driver may still be called.
 
+use once_cell::sync::OnceCell;
+
 pub(crate) use super::driver::{relaxed, within};
 use super::log;
 use super::process::{self, Phase};
 use crate::conf::{self, Settings};
-use crate::cuda::CuResult;
+use crate::cuda::{CuResult, StreamHandle};
 
 /// Whether exit has begun, or this is the forked child of a process that used CUDA: no call to the driver any more.
 pub(crate) fn driver_is_gone() -> bool {
@@ -23,6 +25,9 @@ pub(crate) fn settings() -> Settings {
     problems.iter().for_each(|problem| log::warn_once(problem, under_run));
     settings
 }
+
+/// What a room above does when the program destroys a stream; set once.
+pub(crate) static STREAM_ENDS: OnceCell<fn(StreamHandle)> = OnceCell::new();
 
 /// Takes memory from the driver by `call`, within the budget that it shares with what the doors see. What the pools of the doors
 /// keep is given back first where that helps. Returns the bytes that were taken from the budget.

@@ -74,8 +74,8 @@ impl<C: Card> Engine<C> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block of at least `requested` bytes for work on a stream. Blocks of a private pool other than 0 get no memory from others
-    /// and lend none, and keep their pages where they are: a captured graph remembers addresses.
+    /// A block of at least `requested` bytes for work on a stream. A private pool other than 0 is for captured graphs, which remember
+    /// addresses and may be launched on any stream: its blocks lend no memory, and get only what nothing uses.
     ///
     /// # Errors
     /// Out of memory, after all that could be given back was; or what the driver says.
@@ -92,6 +92,7 @@ impl<C: Card> Engine<C> {
             .checked_next_multiple_of(UNIT)
             .filter(|&bytes| bytes <= self.settings.total)
         else {
+            self.pages().stats.ooms += 1;
             return Err(Failure::OutOfMemory);
         };
         let key = Key { stream, pool, small: is_small(bytes) };
@@ -134,10 +135,23 @@ impl<C: Card> Engine<C> {
         let home = self.streams.owner(address).ok_or(NotLive)?;
         let mut heap = home.lock();
         let id = heap.live(address).ok_or(NotLive)?;
-        if stream != home.stream && !heap.uses.contains(&(id, stream)) {
-            heap.uses.push((id, stream));
+        let users = heap.uses.entry(id).or_default();
+        if stream != home.stream() && !users.contains(&stream) {
+            users.push(stream);
         }
         Ok(())
+    }
+
+    /// A stream is about to be destroyed. Its memory goes to others when the work on it is done, and another stream of the same name
+    /// has nothing to do with it. What is live stays so.
+    pub fn forget_stream(&self, stream: StreamHandle) {
+        self.streams.retire(|home| home.stream() == stream, |home, heap| self.close(home, heap));
+    }
+
+    /// The last graph of a private pool is gone: its memory goes to others once it is freed and the work on it is done.
+    pub fn forget_pool(&self, pool: u64) {
+        self.streams
+            .retire(|home| pool != 0 && home.pool() == pool, |home, heap| self.close(home, heap));
     }
 
     /// The numbers now.

@@ -1,6 +1,6 @@
 //! The blocks of one stream and class of sizes: take, put back, look up. The hit path.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use super::bins::Bins;
 use super::blocks::{Blocks, Id, NONE, State, UNIT};
@@ -23,6 +23,10 @@ pub(super) struct Pending {
     pub(super) unrecorded: Vec<StreamHandle>,
 }
 
+/// The block at the beginning of the addresses: the first that was made, since a block that is cut keeps its beginning, and one that is
+/// merged goes to its neighbour before.
+const FIRST: Id = 0;
+
 #[derive(Debug)]
 pub(super) struct Heap {
     pub(super) blocks: Blocks,
@@ -35,13 +39,15 @@ pub(super) struct Heap {
     pub(super) next_event: u32,
     /// Whether something was freed since the last one.
     pub(super) is_due: bool,
+    /// The stream is gone, or its pool: nothing is submitted there any more, so the event before covers what is freed from now on.
+    pub(super) is_retired: bool,
     /// Events up to this one are done.
     pub(super) done: u32,
     pub(super) events: VecDeque<(u32, Event)>,
     pub(super) stale: Vec<Stale>,
     pub(super) pending: Vec<Pending>,
     /// Streams beside its own that use a live block.
-    pub(super) uses: Vec<(Id, StreamHandle)>,
+    pub(super) uses: HashMap<Id, Vec<StreamHandle>>,
 }
 
 impl Heap {
@@ -59,11 +65,12 @@ impl Heap {
             latest: NONE,
             next_event: 1,
             is_due: false,
+            is_retired: false,
             done: 0,
             events: VecDeque::new(),
             stale: Vec::new(),
             pending: Vec::new(),
-            uses: Vec::new(),
+            uses: HashMap::new(),
         }
     }
 
@@ -115,14 +122,26 @@ impl Heap {
         is_it.then_some(id)
     }
 
+    /// Whether nothing lives in it, and nothing that was done in it goes on.
+    pub(super) fn is_unused(&self) -> bool {
+        let first = self.span.base;
+        let nothing = self.stale.is_empty() && self.pending.is_empty();
+        let idle = |id: Id| match self.blocks[id].state {
+            State::Free => self.blocks[id].freed <= self.done,
+            State::Hole => true,
+            State::Live | State::Pending | State::Moved => false,
+        };
+        nothing && self.blocks[FIRST].address == first && self.blocks.onward(FIRST).all(idle)
+    }
+
     /// Takes a block back that nobody but its own stream uses.
     #[inline]
     pub(super) fn put(&mut self, id: Id) {
         self.settle();
         let block = &mut self.blocks[id];
         block.state = State::Free;
-        block.freed = self.next_event;
-        self.is_due = true;
+        block.freed = self.next_event - u32::from(self.is_retired);
+        self.is_due |= !self.is_retired;
         self.latest = id;
     }
 

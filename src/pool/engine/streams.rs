@@ -1,7 +1,7 @@
 //! Which heaps a stream has, and which heap an address belongs to. Both are read without a lock.
 
 use std::sync::atomic::{
-    AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -31,16 +31,39 @@ pub(super) fn is_small(bytes: u64) -> bool {
     bytes < SMALL
 }
 
-/// A heap, its lock, and what it is for.
+/// A heap, its lock, and what it is for. A heap whose stream or pool has ended is *retired*: it serves nobody, its memory goes to
+/// others, and once it is empty it serves somebody else.
 #[derive(Debug)]
 pub(super) struct Home {
-    pub(super) stream: StreamHandle,
-    /// The private pool that it belongs to; 0 for none.
-    pub(super) pool: u64,
+    stream: AtomicUsize,
+    pool: AtomicU64,
+    is_retired: AtomicBool,
+    small: bool,
     heap: Mutex<Heap>,
 }
 
 impl Home {
+    /// The stream that orders its blocks.
+    #[inline]
+    pub(super) fn stream(&self) -> StreamHandle {
+        self.stream.load(Relaxed)
+    }
+
+    /// The private pool that it belongs to; 0 for none.
+    #[inline]
+    pub(super) fn pool(&self) -> u64 {
+        self.pool.load(Relaxed)
+    }
+
+    /// Whether its memory must stay where it is.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pool() != 0 && !self.is_retired()
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired.load(Acquire)
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Heap> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,9 +85,14 @@ impl Key {
     }
 }
 
+/// A place that nobody ever had: a search ends there.
+const EMPTY: u32 = 0;
+/// A place whose heap was retired.
+const LEFT: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// By hash: 0, or the number of a heap and 1.
+    /// By hash: [`EMPTY`], [`LEFT`], or the number of a heap.
     places: Box<[AtomicU32; MOST * 2]>,
     hashes: Box<[AtomicU64; MOST * 2]>,
     homes: Box<[OnceLock<Home>; MOST]>,
@@ -102,17 +130,25 @@ impl Streams {
         self.at(owner.load(Acquire))
     }
 
+    fn walk(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
+        let length = self.places.len();
+        (0..length).map(move |step| (hash as usize).wrapping_add(step) % length)
+    }
+
     /// The heap of a key, if there is one.
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<&Home> {
         let hash = key.hash();
-        for step in 0..self.places.len() {
-            let place = (hash as usize).wrapping_add(step) % self.places.len();
-            let home = self.at(self.places[place].load(Acquire))?;
-            let is_it = self.hashes[place].load(Relaxed) == hash
-                && home.stream == key.stream
-                && home.pool == key.pool;
-            if is_it {
+        for place in self.walk(hash) {
+            let number = self.places[place].load(Acquire);
+            if number == EMPTY {
+                break;
+            }
+            if self.hashes[place].load(Relaxed) != hash {
+                continue;
+            }
+            let is_it = |home: &&Home| home.stream() == key.stream && home.pool() == key.pool;
+            if let Some(home) = self.at(number).filter(is_it) {
                 return Some(home);
             }
         }
@@ -129,37 +165,83 @@ impl Streams {
         card: &impl Card,
         total: u64,
     ) -> Result<&Home, CuResult> {
-        if let Some(home) = self.find(key) {
-            return Ok(home);
-        }
         let _making = self.making.lock();
         if let Some(home) = self.find(key) {
             return Ok(home);
         }
-        let number = self.count.load(Relaxed) + 1;
-        let Some(slot) = self.homes.get(number as usize - 1) else {
-            return Err(CuResult::OUT_OF_MEMORY);
+        let number = match self.revive(key) {
+            Some(number) => number,
+            None => self.make(key, card, total)?,
         };
+        let hash = key.hash();
+        let is_free = |&place: &usize| matches!(self.places[place].load(Relaxed), EMPTY | LEFT);
+        let place = self.walk(hash).find(is_free).ok_or(CuResult::OUT_OF_MEMORY)?;
+        self.hashes[place].store(hash, Relaxed);
+        self.places[place].store(number, Release);
+        self.at(number).ok_or(CuResult::OUT_OF_MEMORY)
+    }
+
+    /// A retired heap in which nothing lives and nothing works any more.
+    fn revive(&self, key: Key) -> Option<u32> {
+        (1..=self.count.load(Relaxed)).find(|&number| {
+            let home = self.at(number).filter(|home| home.is_retired() && home.small == key.small);
+            let Some(home) = home else { return false };
+            let mut heap = home.lock();
+            heap.settle();
+            if !heap.is_unused() {
+                return false;
+            }
+            home.stream.store(key.stream, Relaxed);
+            home.pool.store(key.pool, Relaxed);
+            home.is_retired.store(false, Release);
+            heap.is_retired = false;
+            true
+        })
+    }
+
+    fn make(&self, key: Key, card: &impl Card, total: u64) -> Result<u32, CuResult> {
+        let number = self.count.load(Relaxed) + 1;
+        let slot = self.homes.get(number as usize - 1).ok_or(CuResult::OUT_OF_MEMORY)?;
         let times = if number < ROOMY { 4 } else { 1 };
-        let bytes =
-            if key.small { SMALL_SPAN } else { (total * times).next_multiple_of(1 << PIECE_BITS) };
+        let bytes = if key.small {
+            SMALL_SPAN
+        } else {
+            total.saturating_mul(times).next_multiple_of(1 << PIECE_BITS)
+        };
         let base = card.reserve(bytes, 1 << PIECE_BITS)?;
         let shift = if key.small { UNIT } else { SMALL }.ilog2();
-        let heap = Mutex::new(Heap::new(Span::new(base, bytes, shift)));
-        let _ = slot.set(Home { stream: key.stream, pool: key.pool, heap });
+        let _ = slot.set(Home {
+            stream: AtomicUsize::new(key.stream),
+            pool: AtomicU64::new(key.pool),
+            is_retired: AtomicBool::new(false),
+            small: key.small,
+            heap: Mutex::new(Heap::new(Span::new(base, bytes, shift))),
+        });
         for piece in (base >> PIECE_BITS)..(base + bytes) >> PIECE_BITS {
             if let Some(owner) = self.owners.get(piece as usize) {
                 owner.store(number, Release);
             }
         }
         self.count.store(number, Release);
-        let hash = key.hash();
-        let free = (0..self.places.len())
-            .map(|step| (hash as usize).wrapping_add(step) % self.places.len());
-        if let Some(place) = free.into_iter().find(|&place| self.places[place].load(Relaxed) == 0) {
-            self.hashes[place].store(hash, Relaxed);
-            self.places[place].store(number, Release);
+        Ok(number)
+    }
+
+    /// From now on nobody is given the heaps that a condition names. `last` is called for each before, with its lock held; where
+    /// it fails, the memory stays where it is.
+    pub(super) fn retire(
+        &self,
+        condition: impl Fn(&Home) -> bool,
+        mut last: impl FnMut(&Home, &mut Heap) -> bool,
+    ) {
+        let _making = self.making.lock();
+        for place in self.places.iter() {
+            let number = place.load(Relaxed);
+            let named = |home: &&Home| condition(home);
+            let Some(home) = self.at(number).filter(named) else { continue };
+            let mut heap = home.lock();
+            heap.is_retired = last(home, &mut heap);
+            home.is_retired.store(heap.is_retired, Release);
+            place.store(LEFT, Release);
         }
-        slot.get().ok_or(CuResult::OUT_OF_MEMORY)
     }
 }

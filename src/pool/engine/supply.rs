@@ -65,12 +65,21 @@ impl<C: Card> Engine<C> {
 
     fn record(&self, home: &Home, heap: &mut Heap) {
         if heap.is_due
-            && let Ok(event) = self.card.record(home.stream)
+            && !home.is_retired()
+            && let Ok(event) = self.card.record(home.stream())
         {
             heap.events.push_back((heap.next_event, event));
             heap.next_event += 1;
             heap.is_due = false;
         }
+    }
+
+    /// Records the last event of a heap that is retired: it covers all that was ever submitted. False if there is none to be had.
+    pub(super) fn close(&self, home: &Home, heap: &mut Heap) -> bool {
+        heap.settle();
+        heap.is_due = true;
+        self.record(home, heap);
+        !heap.is_due
     }
 
     /// Waits until all frees of a heap so far are done.
@@ -111,13 +120,11 @@ impl<C: Card> Engine<C> {
 
     /// A freed block waits for the streams that it was recorded on. False if there are none.
     pub(super) fn wait_for_users(&self, heap: &mut Heap, id: Id) -> bool {
-        let (ours, others): (Vec<_>, Vec<_>) = heap.uses.drain(..).partition(|&(of, _)| of == id);
-        heap.uses = others;
-        if ours.is_empty() {
+        let Some(streams) = heap.uses.remove(&id).filter(|streams| !streams.is_empty()) else {
             return false;
-        }
+        };
         let mut pending = Pending { id, events: Vec::new(), unrecorded: Vec::new() };
-        for (_, stream) in ours {
+        for stream in streams {
             match self.card.record(stream) {
                 Ok(event) => pending.events.push(event),
                 Err(_) => pending.unrecorded.push(stream),
@@ -164,11 +171,12 @@ impl<C: Card> Engine<C> {
     ) -> Vec<Victim<'a>> {
         let mut victims = Vec::new();
         let here = (place.begin / PAGE * PAGE, place.end.next_multiple_of(PAGE));
-        collect(home, own, here, true, &mut victims);
+        collect(home, own, here, home.pool() == 0, &mut victims);
         for other in self.streams.all().filter(|other| !std::ptr::eq(*other, home)) {
             let mut heap = other.lock();
             heap.settle();
-            let same = other.stream == home.stream;
+            // A graph of a private pool may run on any stream.
+            let same = other.stream() == home.stream() && home.pool() == 0;
             if !same {
                 self.poll(other, &mut heap);
             }
@@ -318,7 +326,7 @@ pub(super) fn collect<'a>(
     same_stream: bool,
     victims: &mut Vec<Victim<'a>>,
 ) {
-    if home.pool != 0 {
+    if home.is_pinned() {
         return;
     }
     for id in heap.free.at_least(&heap.blocks, PAGE / UNIT) {

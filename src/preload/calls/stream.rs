@@ -2,6 +2,7 @@
 #![allow(non_snake_case, reason = "the driver's own names")]
 
 use super::super::process::{Phase, Process, phase};
+use super::super::shared;
 use crate::cuda::{CuResult, StreamHandle, real};
 
 impl Process {
@@ -38,6 +39,10 @@ pub(in super::super) unsafe fn cuStreamDestroy_v2(
     stream: StreamHandle,
 ) -> CuResult {
     process.stream_is_gone(stream);
+    // While it is there: an event behind its work can still be recorded.
+    if let Some(ends) = shared::STREAM_ENDS.get() {
+        ends(stream);
+    }
     // SAFETY: the program's own argument.
     unsafe { real::cuStreamDestroy_v2(stream) }
 }
