@@ -1,0 +1,146 @@
+//! What is promised, and what a refusal must be able to say for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cenote::cuda::Handle;
+use cenote::pool::engine::Count;
+
+use super::faults::Call;
+use super::memory::{Extent, PAGE};
+use super::world::World;
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> Result<(), String> {
+    if engine == model { Ok(()) } else { Err(format!("{what}: {engine:?}, and it is {model:?}")) }
+}
+
+/// A new block: aligned, with memory, beside the others, and no work of other streams is left on its memory.
+pub(crate) fn handed_out(
+    world: &World,
+    address: u64,
+    bytes: u64,
+    stream: usize,
+) -> Result<Vec<Extent>, String> {
+    let end = address + bytes;
+    if !address.is_multiple_of(512) {
+        return Err(format!("{address:#x} is not aligned"));
+    }
+    if let Some((start, other)) = world.live.range(..end).next_back()
+        && start + other.bytes > address
+    {
+        return Err(format!("{address:#x} to {end:#x} lies over the block at {start:#x}"));
+    }
+    let state = world.engine.card().state();
+    let Some(extents) = state.memory.extents(address, end) else {
+        return Err(format!("{address:#x} to {end:#x} has no memory everywhere"));
+    };
+    match state.time.conflict(&extents, [stream, stream], 0) {
+        None => Ok(extents),
+        Some(clash) => Err(format!("{address:#x} for stream {stream}, and work runs on {clash}")),
+    }
+}
+
+/// After each step: the numbers.
+pub(crate) fn cheap(world: &mut World) -> Result<(), String> {
+    let stats = world.stats();
+    let counts = [stats.allocated_bytes, stats.requested_bytes, stats.allocation];
+    for (what, (count, model)) in
+        ["allocated bytes", "requested bytes", "blocks"].iter().zip(counts.iter().zip(world.counts))
+    {
+        // The sum over lanes is exact, its peak only while threads take turns.
+        let peak = if world.one_lane { model.peak } else { count.peak.max(model.current) };
+        same(what, *count, Count { peak, ..model })?;
+    }
+    let held = world.engine.card().state().memory.held;
+    let model =
+        Count { current: held.now, peak: held.peak, allocated: held.created, freed: held.released };
+    same("reserved bytes", stats.reserved_bytes, model)?;
+    same("handles created", stats.pages_created, held.handles)?;
+    if held.now > world.ceiling {
+        return Err(format!("{} bytes held, and {} are allowed", held.now, world.ceiling));
+    }
+    world.ceiling = world.ceiling.min(world.engine.limit().max(held.now));
+    Ok(())
+}
+
+/// Now and then: every live block still has the memory that it was given, and nobody else has it.
+pub(crate) fn full(world: &World) -> Result<(), String> {
+    let state = world.engine.card().state();
+    let mut owned: BTreeMap<(Handle, u64), (u64, u64)> = BTreeMap::new();
+    for (&address, live) in &world.live {
+        let extents = state.memory.extents(address, address + live.bytes);
+        if extents.as_ref() != Some(&live.extents) {
+            return Err(format!("{address:#x} had {:?}, and now {extents:?}", live.extents));
+        }
+        for &(handle, begin, end) in &live.extents {
+            owned.insert((handle, begin), (end, address));
+        }
+    }
+    let pairs = owned.iter().zip(owned.iter().skip(1));
+    for (((handle, _), (end, first)), ((next, begin), (_, second))) in pairs {
+        if handle == next && end > begin {
+            return Err(format!("{first:#x} and {second:#x} share bytes of handle {handle}"));
+        }
+    }
+    Ok(())
+}
+
+/// Handles that lie in private pools.
+fn private(world: &World) -> BTreeSet<Handle> {
+    let memory = &world.engine.card().state().memory;
+    let spans = memory.spans.iter().zip(&world.pools).filter(|(_, pool)| **pool != 0);
+    spans.flat_map(|(&(base, bytes), _)| memory.mapped_in(base, bytes)).collect()
+}
+
+/// A refusal is right if all that is free, and what may still be taken, is too little for the request. What is freed counts as
+/// free whatever works on it, since a refusal comes after a wait; but nobody can wait for a stream that captures.
+pub(crate) fn refusal(world: &World, bytes: u64) -> Result<(), String> {
+    let private = private(world);
+    let state = world.engine.card().state();
+    if state.time.any_captures() || bytes > world.setup.total {
+        return Ok(());
+    }
+    let live = world.live.values().flat_map(|live| &live.extents);
+    let touched: BTreeSet<_> = live.map(|&(handle, ..)| handle).collect();
+    let all = state.memory.unreleased();
+    let free = all.filter(|(handle, _)| !touched.contains(handle) && !private.contains(handle));
+    let free: u64 = free.map(|(_, bytes)| bytes).sum();
+    let held = state.memory.held.now;
+    // What was released, and is mapped still, goes back in the wait as well.
+    let most = world.engine.limit().min(state.memory.capacity);
+    let room = i128::from(most) - i128::from(held) + i128::from(free);
+    let need = i128::from(bytes.next_multiple_of(PAGE) + 2 * PAGE);
+    if room < need {
+        return Ok(());
+    }
+    Err(format!("{bytes} bytes refused: {free} are free, {held} held, {most} allowed"))
+}
+
+/// The program ends: everything is freed and done, and goes back.
+pub(crate) fn end(world: &mut World) -> Result<(), String> {
+    let lost = world.engine.card().state().faults.fired;
+    world.free_all()?;
+    {
+        let state = &mut *world.engine.card().state();
+        (0..world.setup.streams).for_each(|stream| state.time.capture(stream, false));
+        state.time.finish_all();
+    }
+    world.engine.trim();
+    if let Some(violation) = world.engine.card().state().memory.violation.take() {
+        return Err(violation);
+    }
+    cheap(world)?;
+    let private = private(world);
+    let state = world.engine.card().state();
+    let all = state.memory.unreleased().filter(|(handle, _)| !private.contains(handle));
+    let left: u64 = all.map(|(_, bytes)| bytes).sum();
+    let events = state.time.events.len();
+    let unmapped = state.memory.used - state.memory.held.now;
+    // What the driver refused to take back is lost, and nothing else.
+    if lost != Some(Call::Release) {
+        same("bytes left by a trim", left, 0)?;
+    }
+    if lost != Some(Call::Unmap) {
+        same("bytes released and still mapped", unmapped, 0)?;
+    }
+    same("events left", events, 0)
+}
