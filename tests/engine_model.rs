@@ -9,12 +9,13 @@ mod engine_model {
     pub(crate) mod memory;
     pub(crate) mod operation;
     pub(crate) mod play;
+    pub(crate) mod threads;
     pub(crate) mod time;
     pub(crate) mod world;
 }
 
 use engine_model::faults::Call;
-use engine_model::{operation, play};
+use engine_model::{operation, play, threads};
 
 /// Operations of one program.
 const LENGTH: usize = 2000;
@@ -54,6 +55,11 @@ fn every_call_fails_once() {
             }
         }
     }
+}
+
+#[test]
+fn four_threads() {
+    threads::run(steps() / 2);
 }
 
 #[test]

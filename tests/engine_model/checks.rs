@@ -117,14 +117,18 @@ pub(crate) fn refusal(world: &World, bytes: u64) -> Result<(), String> {
 
 /// The program ends: everything is freed and done, and goes back.
 pub(crate) fn end(world: &mut World) -> Result<(), String> {
-    let lost = world.engine.card().state().faults.fired;
     world.free_all()?;
     {
         let state = &mut *world.engine.card().state();
         (0..world.setup.streams).for_each(|stream| state.time.capture(stream, false));
         state.time.finish_all();
     }
+    let before = world.engine.card().state().faults.fired;
     world.engine.trim();
+    if world.engine.card().state().faults.fired != before {
+        // What a failed query or record kept from going is not lost: the next one takes it.
+        world.engine.trim();
+    }
     if let Some(violation) = world.engine.card().state().memory.violation.take() {
         return Err(violation);
     }
@@ -135,6 +139,7 @@ pub(crate) fn end(world: &mut World) -> Result<(), String> {
     let left: u64 = all.map(|(_, bytes)| bytes).sum();
     let events = state.time.events.len();
     let unmapped = state.memory.used - state.memory.held.now;
+    let lost = state.faults.fired;
     // What the driver refused to take back is lost, and nothing else.
     if lost != Some(Call::Release) {
         same("bytes left by a trim", left, 0)?;
