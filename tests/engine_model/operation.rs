@@ -190,13 +190,13 @@ fn next(
             Op::Capture { stream, begin: captures[stream] }
         }
         96 => Op::ResetPeaks,
-        97 if n % 4 == 0 => Op::Trim,
+        97 if n.is_multiple_of(4) => Op::Trim,
         97 if setup.lanes == 2 => Op::SwitchLane,
-        98 if n % 3 == 0 => {
+        98 if n.is_multiple_of(3) => {
             let limit = setup.capacity / 4 + dice.roll(setup.capacity);
             Op::SetLimit(dice.pick(&[None, setup.limit, Some(limit)]))
         }
-        99 if n % 3 == 0 => Op::FinishAll,
+        99 if n.is_multiple_of(3) => Op::FinishAll,
         _ => Op::Free(block),
     }
 }

@@ -9,17 +9,16 @@ use super::card::ModelCard;
 use super::checks;
 use super::faults::{CODES, Call};
 use super::memory::Extent;
-use super::operation::{Block, Op, Setup, Wrong};
-use super::time::Work;
+use super::operation::{Block, Op, Setup};
 
 /// A block in the program's hands.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
     pub(crate) bytes: u64,
     requested: u64,
-    stream: usize,
+    pub(crate) stream: usize,
     pub(crate) extents: Vec<Extent>,
-    owner: u64,
+    pub(crate) owner: u64,
 }
 
 pub(crate) struct World {
@@ -29,8 +28,8 @@ pub(crate) struct World {
     pub(crate) setup: Setup,
     pub(crate) live: BTreeMap<u64, Live>,
     /// Addresses and names of the live blocks.
-    blocks: Vec<(u64, usize)>,
-    freed: Vec<u64>,
+    pub(crate) blocks: Vec<(u64, usize)>,
+    pub(crate) freed: Vec<u64>,
     owners: u64,
     /// Allocated bytes, requested bytes, blocks.
     pub(crate) counts: [Count; 3],
@@ -73,7 +72,7 @@ impl World {
         self.engine.stats()
     }
 
-    fn find(&self, block: Block) -> Option<usize> {
+    pub(crate) fn find(&self, block: Block) -> Option<usize> {
         match block {
             Block::Nth(n) => (!self.blocks.is_empty()).then(|| n % self.blocks.len()),
             Block::Named(name) => self.blocks.iter().position(|&(_, other)| other == name),
@@ -241,41 +240,5 @@ impl World {
             self.free(Block::Nth(0))?;
         }
         Ok(())
-    }
-
-    /// An address at which no live block begins.
-    fn wrong(&self, wrong: Wrong, n: usize) -> Option<u64> {
-        match wrong {
-            Wrong::Inside => {
-                let (address, _) = self.blocks[self.find(Block::Nth(n))?];
-                let step = [1, 8, 256, 512, 4096, 1 << 16, 1 << 21][n % 7];
-                (step < self.live[&address].bytes).then_some(address + step)
-            }
-            Wrong::Freed => self.freed.get(n % self.freed.len().max(1)).copied(),
-            Wrong::Foreign => Some([0, 1, 512, 1 << 39, 1 << 40, (1 << 47) - 512, u64::MAX][n % 7])
-                .filter(|address| !self.live.contains_key(address)),
-        }
-    }
-
-    fn announce(&self, block: Block, stream: usize) -> Result<(), String> {
-        let Some(place) = self.find(block) else { return Ok(()) };
-        let (address, _) = self.blocks[place];
-        let answer = self.engine.record_use(address, stream);
-        answer.map_err(|_| format!("use of {address:#x} by stream {stream} was refused"))
-    }
-
-    /// Work on a block, on its stream or on another one that waits for it.
-    fn launch(&self, block: Block, stream: Option<usize>) -> Result<(), String> {
-        let Some(place) = self.find(block) else { return Ok(()) };
-        let (address, _) = self.blocks[place];
-        let Live { bytes, stream: home, ref extents, owner, .. } = self.live[&address];
-        let work = Work {
-            begin: address,
-            end: address + bytes,
-            extents: extents.clone(),
-            owner,
-            behind: stream.filter(|&stream| stream != home).map(|_| home),
-        };
-        self.engine.card().launch(stream.unwrap_or(home), home, work)
     }
 }
