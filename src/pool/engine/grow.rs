@@ -124,10 +124,13 @@ impl<C: Card> Engine<C> {
             over = over.saturating_sub(victim.mapping.bytes);
             plan.gives.push(victim);
         }
+        let given: u64 = plan.gives.iter().map(|victim| victim.mapping.bytes).sum();
         // Within the promise it is better to hold a little more than to wait.
-        let limited = held + lacking
-            > self.limit() + plan.gives.iter().map(|victim| victim.mapping.bytes).sum::<u64>();
-        if limited { Err(Failure::OutOfMemory) } else { Ok(plan) }
+        if held + lacking > self.limit().saturating_add(given) {
+            Err(Failure::OutOfMemory)
+        } else {
+            Ok(plan)
+        }
     }
 
     /// Bytes that may be created for a request: within the slack over the peak of live bytes, and the limit.
