@@ -23,6 +23,8 @@ impl CuResult {
     pub const NOT_INITIALIZED: Self = Self(3);
     /// `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`: the capture goes on.
     pub const CAPTURE_WRONG_THREAD: Self = Self(908);
+    /// `CUDA_ERROR_CONTEXT_IS_DESTROYED`
+    pub const CONTEXT_IS_DESTROYED: Self = Self(709);
     /// `CUDA_ERROR_NOT_READY`
     pub const NOT_READY: Self = Self(600);
 
