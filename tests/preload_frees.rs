@@ -41,6 +41,7 @@ fn a_double_free_is_refused_and_names_both_frees_and_the_allocation() {
         );
         let allocated = symbols(report, &event.allocated_at);
         assert!(allocated.contains(&"allocate_here"), "{allocated:?}");
+        assert!(!event.text.contains("free_stacks"), "{}", event.text);
         assert_eq!((outcome.pool().live_bytes, outcome.pool().live_blocks), (0, 0));
     }
 }

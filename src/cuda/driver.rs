@@ -31,6 +31,11 @@ pub trait Driver {
     /// What the driver says. The pool has forgotten the memory, whatever that is.
     fn free(&self, address: DevicePtr, bytes: u64) -> Result<(), CuResult>;
 
+    /// So many bytes that [`allocate`](Driver::allocate) gave went with their context before the pool wrote them down.
+    fn lost(&self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Records an event behind all work of the context, on all its streams.
     ///
     /// # Errors

@@ -29,6 +29,8 @@ impl CuResult {
     pub const CAPTURE_IMPLICIT: Self = Self(906);
     /// `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`: the capture goes on.
     pub const CAPTURE_WRONG_THREAD: Self = Self(908);
+    /// `CUDA_ERROR_CONTEXT_IS_DESTROYED`
+    pub const CONTEXT_IS_DESTROYED: Self = Self(709);
     /// `CUDA_ERROR_NOT_READY`
     pub const NOT_READY: Self = Self(600);
     /// `CUDA_ERROR_UNKNOWN`

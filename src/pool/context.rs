@@ -44,13 +44,13 @@ pub struct Pool<D> {
     pub(super) state: Mutex<State>,
     /// Held while the context is synchronised: a capture must not begin meanwhile.
     barrier: Mutex<()>,
-    /// Held while segments that are out of the books go back to the driver; and by which thread.
+    /// Held while segments that are in no book are on their way to the driver or from it; and by which thread.
     pub(super) returning: Mutex<()>,
     pub(super) returner: AtomicUsize,
-    /// Segments that went back.
+    /// Segments that arrived: with the driver, or as spares.
     pub(super) returns: AtomicU64,
     /// Requests that were refused once and are tried again.
-    pressed: AtomicUsize,
+    pub(super) pressed: AtomicUsize,
 }
 
 impl<D: Driver> Pool<D> {
@@ -99,11 +99,11 @@ impl<D: Driver> Pool<D> {
         for _ in 0..MOST_WAITS {
             let ticket = {
                 let mut state = self.lock();
-                if let Some(address) = self.search(&mut state, fit, tag) {
-                    let is_due = fit.slots == 1 && state.spares.is_due(fit.slot_bytes);
+                if let Some((address, asked)) = self.search(&mut state, fit, tag) {
+                    let spare = asked.then(|| self.spare_is_due(&mut state, fit)).flatten();
                     drop(state);
-                    if is_due {
-                        self.take_spare(fit);
+                    if let Some(way) = spare {
+                        self.take_spare(fit, way);
                     }
                     return Ok(address);
                 }
@@ -124,25 +124,28 @@ impl<D: Driver> Pool<D> {
         self.grow(fit, tag)
     }
 
-    /// A ready slot; if there is none, after asking which events are done.
-    pub(super) fn search(&self, state: &mut State, fit: Fit, tag: u64) -> Option<DevicePtr> {
+    /// A ready slot; if there is none, after asking which events are done. And whether that was asked.
+    pub(super) fn search(
+        &self,
+        state: &mut State,
+        fit: Fit,
+        tag: u64,
+    ) -> Option<(DevicePtr, bool)> {
         let mut found = state.take(fit, tag);
-        if found.is_none() && state.may_call() && !state.waiting.is_empty() {
+        let asks = found.is_none() && state.may_call() && !state.waiting.is_empty();
+        if asks {
             self.record(state);
             let settled = state.waiting.poll(|event| self.driver.is_done(event));
             self.recycle(state.settle(settled, self.driver.now_ms()));
             found = state.take(fit, tag);
-            if found.is_some() && fit.slots == 1 {
-                state.spares.asked(fit.slot_bytes);
-            }
         }
         self.book.hits.fetch_add(u64::from(found.is_some()), Relaxed);
-        found
+        found.map(|address| (address, asks))
     }
 
     /// By how much more waits than the program ever held. An allocation brings it below before it takes more memory: so what is
     /// held for work in flight is bounded, whatever the program does.
-    fn over_waiting_bound(&self) -> Option<u64> {
+    pub(super) fn over_waiting_bound(&self) -> Option<u64> {
         let bound = self.book.live.peak().max(WAITING_FLOOR);
         (self.book.waiting.get() + 1).checked_sub(bound).filter(|&over| over > 0)
     }

@@ -1,7 +1,10 @@
 //! What the pool does when no block fits: take more memory, and before it refuses, give back everything that it can.
 
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{
+    AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 use super::context::Pool;
 use super::segment::SlotState;
@@ -29,7 +32,7 @@ impl<D: Driver> Pool<D> {
                 continue;
             }
             let found = self.search(&mut self.lock(), fit, tag);
-            if let Some(address) = found {
+            if let Some((address, _)) = found {
                 return Ok(address);
             }
             match self.ask(fit, tag) {
@@ -61,24 +64,26 @@ impl<D: Driver> Pool<D> {
 
     fn take_segment(&self, fit: Fit, tag: u64) -> Result<DevicePtr, Failure> {
         let address = self.driver.allocate(fit.segment_bytes())?;
-        self.book.driver_allocations.fetch_add(1, Relaxed);
         let mut state = self.lock();
-        state.insert(address, fit, self.driver.now_ms());
+        self.book_segment(&mut state, address, fit)?;
         state.move_slot((address, 0), SlotState::Live, Some((fit.requested, tag)));
         Ok(address)
     }
 
-    /// Takes a segment that nobody asked for, if the driver and the limit have one to spare.
-    pub(super) fn take_spare(&self, fit: Fit) {
-        let threshold = self.config.collect_above.unwrap_or(u64::MAX);
-        if self.book.reserved.get() + fit.segment_bytes() > threshold {
-            return;
-        }
-        let Ok(address) = self.driver.allocate(fit.segment_bytes()) else { return };
+    /// Writes down what the driver gave. If the context died meanwhile, it went with it, and nobody would ever forget it.
+    pub(super) fn book_segment(
+        &self,
+        state: &mut State,
+        address: DevicePtr,
+        fit: Fit,
+    ) -> Result<(), Failure> {
         self.book.driver_allocations.fetch_add(1, Relaxed);
-        let mut state = self.lock();
+        if state.dead {
+            self.driver.lost(fit.segment_bytes());
+            return Err(Failure::Other(CuResult::CONTEXT_IS_DESTROYED));
+        }
         state.insert(address, fit, self.driver.now_ms());
-        state.spares.took(fit.slot_bytes);
+        Ok(())
     }
 
     /// Waits for a batch, and makes its slots and all earlier ones ready. False if the wait failed or took too long.
@@ -95,7 +100,7 @@ impl<D: Driver> Pool<D> {
         done
     }
 
-    /// Waits until another thread that gives segments back is done. True if there was one.
+    /// Waits until another thread that gives segments back, or takes a spare, is done. True if there was one.
     fn await_returns(&self) -> bool {
         let is_mine = self.returner.load(Relaxed) == this_thread();
         if is_mine || self.lock().leaving == 0 {
@@ -156,8 +161,10 @@ impl<D: Driver> Pool<D> {
         any
     }
 
-    /// Everything that is cached, or waits, goes back to the driver; waits for the work in flight. True if there was anything.
+    /// Everything that is cached, or waits, goes back to the driver, a spare that is being taken too; waits for the work in flight.
+    /// True if there was anything.
     pub fn release_all(&self) -> bool {
+        self.await_returns();
         self.flush_after_waiting()
     }
 
@@ -271,16 +278,25 @@ impl<D: Driver> Pool<D> {
         if segments.is_empty() {
             return;
         }
-        // A driver that calls back into the pool, as that of a test may, is in the same return.
-        let outer = self.returner.load(Relaxed);
-        let returning = (outer != this_thread()).then(|| self.returning.lock());
-        self.returner.store(this_thread(), Relaxed);
+        // A driver that calls back into the pool, as that of a test may, is on the same way.
+        let is_inner = self.returner.load(Relaxed) == this_thread();
+        let _way = (!is_inner).then(|| {
+            let alone = self.returning.lock().unwrap_or_else(PoisonError::into_inner);
+            Way::new(&self.returner, alone)
+        });
         for segment in segments {
             self.return_segment(segment);
         }
-        if returning.is_some() {
-            self.returner.store(0, Relaxed);
-        }
+    }
+
+    /// The same way in the other direction. None if somebody is on it: he may be waiting for work in flight.
+    pub(super) fn try_way(&self) -> Option<Way<'_>> {
+        let alone = match self.returning.try_lock() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(alone)) => alone.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Way::new(&self.returner, alone))
     }
 
     fn return_segment(&self, (address, bytes): (u64, u64)) {
@@ -297,6 +313,26 @@ impl<D: Driver> Pool<D> {
         drop(state);
         self.book.driver_frees.fetch_add(1, Relaxed);
         self.returns.fetch_add(1, Release);
+    }
+}
+
+/// While it lives, this thread moves segments that are in no book.
+#[derive(Debug)]
+pub(super) struct Way<'a> {
+    returner: &'a AtomicUsize,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl<'a> Way<'a> {
+    fn new(returner: &'a AtomicUsize, alone: MutexGuard<'a, ()>) -> Self {
+        returner.store(this_thread(), Relaxed);
+        Way { returner, _alone: alone }
+    }
+}
+
+impl Drop for Way<'_> {
+    fn drop(&mut self) {
+        self.returner.store(0, Relaxed);
     }
 }
 

@@ -17,9 +17,9 @@
 //!
 //! # Locks
 //! The books of a pool have one mutex, which is not held while the driver allocates, frees or waits. Two more order threads:
-//! `barrier` is held while the context is synchronised, so that no capture begins meanwhile; `returning` while segments go back
-//! to the driver, so that a thread that is refused can wait for them. Either may be held when the books are locked, never the
-//! other way round.
+//! `barrier` is held while the context is synchronised, so that no capture begins meanwhile; `returning` while segments that are
+//! in no book go back to the driver, or a spare comes from it, so that a thread that is refused can wait for them. Either may be held
+//! when the books are locked; with the books locked nobody waits for them, though a spare may try.
 #![forbid(unsafe_code)]
 
 mod context;

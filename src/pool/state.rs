@@ -50,7 +50,7 @@ pub(super) struct State {
     pub(super) captures: u32,
     /// Out of the books, and held back while the context may be ending: address, bytes.
     pub(super) doomed: Vec<(u64, u64)>,
-    /// Segments that are out of the books and not yet with the driver.
+    /// Segments that are in no book: not yet with the driver, or with it no more.
     pub(super) leaving: usize,
     /// The context may be ending: the driver is left alone until that is known.
     pub(super) frozen: bool,
@@ -212,6 +212,7 @@ impl State {
         self.book.cached.add(slotted);
         self.book.internal.add(bytes - slotted);
         if segment.is_whole() {
+            self.spares.came(bytes);
             self.ready.insert((bytes, address));
         } else {
             self.slabs.entry(fit.slots).or_default().insert(address);
@@ -232,7 +233,7 @@ impl State {
         self.ready.remove(&key);
         self.waiting_whole.remove(&key);
         if segment.is_whole() {
-            self.spares.gave(segment.bytes);
+            self.spares.went(segment.bytes);
         }
         if let Some(set) = self.slabs.get_mut(&(segment.slots.len() as u32)) {
             set.remove(&address);

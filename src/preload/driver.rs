@@ -119,6 +119,12 @@ impl Driver for ContextDriver {
         code.ok()
     }
 
+    fn lost(&self, bytes: u64) {
+        if let Some(process) = process::current() {
+            process.budget(self.device).put_back(bytes);
+        }
+    }
+
     fn record(&self) -> Result<Event, CuResult> {
         self.may_call()?;
         within(self.context, || {

@@ -233,7 +233,7 @@ struct Pool {
     pub allocations: u64,
     /// Frees that the pool took.
     pub frees: u64,
-    /// Allocations that needed no memory from the driver.
+    /// Allocations that needed no memory from the driver, even if one took a spare block for later.
     pub hits: u64,
     /// Calls of the driver's `cuMemAlloc`.
     pub driver_allocations: u64,

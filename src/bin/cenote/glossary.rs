@@ -24,7 +24,10 @@ pub(crate) const GLOSSARY: &[(&str, &str)] = &[
     ("internal", "given to live blocks beyond what was requested, by rounding"),
     ("limit", "what the process may hold on the device, by limit or per_process_memory_fraction"),
     ("refused", "requests that were answered with out of memory"),
-    ("hits", "allocations that needed nothing from the driver"),
+    (
+        "hits",
+        "allocations that needed nothing from the driver, though one may have taken a spare block",
+    ),
     ("waits", "allocations that waited for work to end rather than take more memory"),
     ("flushes", "times that everything cached was given back to serve a request"),
     ("internal fragmentation", "internal over reserved"),

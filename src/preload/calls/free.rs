@@ -53,7 +53,9 @@ fn wrong_free(process: &'static Process, address: DevicePtr) -> Option<CuResult>
             (EventKind::DoubleFree, 0, 0, format!("{address:#x} is freed twice at once"))
         }
         WrongFree::Twice { allocated_by, freed_by } => {
-            let hint = if freed_by == 0 { "; free_stacks:true shows where first" } else { "" };
+            // A slot that was never handed out has no first free.
+            let helps = !process.settings.free_stacks && allocated_by != 0;
+            let hint = if helps { "; free_stacks:true shows where first" } else { "" };
             let text = format!("{address:#x} was freed twice{hint}");
             (EventKind::DoubleFree, allocated_by, freed_by, text)
         }
