@@ -7,7 +7,7 @@ use super::blocks::UNIT;
 use super::lanes::{Lane, Lanes, Stats, What};
 use super::span::Mapping;
 use super::streams::{Key, Streams, is_small};
-use super::supply::{Pages, collect};
+use super::supply::{Guard, Pages, collect};
 use crate::cuda::{Card, DevicePtr, Failure, StreamHandle};
 
 /// What an engine is told at its birth.
@@ -190,6 +190,7 @@ impl<C: Card> Engine<C> {
             }
         }
         self.release_spare(&mut pages);
+        pages.guard = Guard::default();
         before - pages.stats.reserved_bytes.current
     }
 }

@@ -95,7 +95,7 @@ impl<C: Card> Engine<C> {
     ) -> Result<Plan<'a>, Failure> {
         let mut plan = Plan { creates: place.lacks.clone(), ..Plan::default() };
         let held = pages.stats.reserved_bytes.current;
-        let may = self.may_create(held, place.end - place.begin);
+        let may = self.may_create(pages, place.end - place.begin);
         let all = rung != Rung::Within;
         if place.lacking <= may && !all {
             return Ok(plan);
@@ -134,10 +134,11 @@ impl<C: Card> Engine<C> {
     }
 
     /// Bytes that may be created for a request: within the slack over the peak of live bytes, and the limit.
-    fn may_create(&self, held: u64, bytes: u64) -> u64 {
+    fn may_create(&self, pages: &Pages, bytes: u64) -> u64 {
+        let held = pages.stats.reserved_bytes.current;
         let (live, peak) = self.lanes.live();
         let most = peak.max(live + bytes);
-        let promise = most + (most as f64 * self.settings.slack) as u64;
+        let promise = most + (most as f64 * (self.settings.slack + pages.guard.width())) as u64;
         promise.min(self.limit()).saturating_sub(held) / PAGE * PAGE
     }
 }

@@ -32,8 +32,10 @@ pub(super) fn is_small(bytes: u64) -> bool {
 }
 
 /// A heap, its lock, and what it is for. A heap whose stream or pool has ended is *retired*: it serves nobody, its memory goes to
-/// others, and once it is empty it serves somebody else.
+/// others, and once it is empty it serves somebody else. Heaps lie side by side and are used by different threads: none shares a cache
+/// line.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Home {
     stream: AtomicUsize,
     pool: AtomicU64,

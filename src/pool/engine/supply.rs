@@ -11,7 +11,7 @@ use crate::cuda::{Card, CuResult, Failure, Handle};
 
 /// The price of memory is that of the handle, whatever its size, but a handle moves as a whole: what is free of it is of no use
 /// elsewhere while one block in it lives. So a new handle has at most so many bytes,
-const LARGEST: u64 = 64 << 20;
+const LARGEST: u64 = 32 << 20;
 /// and at most this part of what is held,
 const OF_HELD: u64 = 256;
 /// and of what may still be taken.
@@ -23,6 +23,44 @@ pub(super) struct Pages {
     pub(super) stats: Stats,
     /// Handles that lie nowhere.
     pub(super) spare: Vec<(Handle, u64)>,
+    /// Handles that are held.
+    handles: u64,
+    pub(super) guard: Guard,
+}
+
+/// Keeps a steady state from moving the same memory to and fro. When 300 requests had to wait for moves, or three times as many handles
+/// have moved as there are, the promise is widened, and from then on after a sixth of that, by twice as much each time: a job that
+/// keeps moving is better off with more memory, where there is some. A trim begins anew.
+#[derive(Debug, Default)]
+pub(super) struct Guard {
+    requests: u64,
+    moved: u64,
+    widenings: u32,
+}
+
+impl Guard {
+    const REQUESTS: u64 = 300;
+    const TIMES: u64 = 3;
+    /// The first widening; the last one is to this times 2 to the power of [`MOST`](Self::MOST) less 1.
+    const FIRST: f64 = 0.02;
+    const MOST: u32 = 7;
+
+    /// A request had so many handles of all moved.
+    fn moved(&mut self, moved: u64, all: u64) {
+        if moved == 0 || self.widenings == Self::MOST {
+            return;
+        }
+        (self.requests, self.moved) = (self.requests + 1, self.moved + moved);
+        let part = if self.widenings == 0 { 1 } else { 6 };
+        if self.requests > Self::REQUESTS / part || self.moved > all * Self::TIMES / part {
+            *self = Guard { requests: 0, moved: 0, widenings: self.widenings + 1 };
+        }
+    }
+
+    /// Share of the peak of live bytes that the promise is wider by.
+    pub(super) fn width(&self) -> f64 {
+        if self.widenings == 0 { 0.0 } else { Self::FIRST * f64::from(1 << (self.widenings - 1)) }
+    }
 }
 
 /// Memory that nobody has: a whole mapping in a free block.
@@ -218,6 +256,8 @@ impl<C: Card> Engine<C> {
             }
             self.release(pages, victim.mapping.handle, victim.mapping.bytes);
         }
+        let (moved, all) = (plan.moves.len() as u64, pages.handles);
+        pages.guard.moved(moved, all);
         for (victim, address) in &plan.moves {
             if !self.pick_up(home, own, victim) {
                 return Ok(false);
@@ -265,6 +305,7 @@ impl<C: Card> Engine<C> {
         }
         let handle = self.card.create(bytes)?;
         pages.stats.pages_created += 1;
+        pages.handles += 1;
         let reserved = &mut pages.stats.reserved_bytes;
         reserved.current += bytes;
         reserved.allocated += bytes;
@@ -304,6 +345,7 @@ impl<C: Card> Engine<C> {
     /// Gives a handle back that is mapped nowhere.
     pub(super) fn release(&self, pages: &mut Pages, handle: Handle, bytes: u64) {
         if self.card.release(handle, bytes).is_ok() {
+            pages.handles -= 1;
             let reserved = &mut pages.stats.reserved_bytes;
             reserved.current -= bytes;
             reserved.freed += bytes;
