@@ -31,6 +31,7 @@ mod place;
 mod span;
 mod streams;
 mod supply;
+mod users;
 
 pub use device::{Engine, EngineSettings};
 pub use lanes::{Count, Lane, Stats};
