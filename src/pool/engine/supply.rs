@@ -191,14 +191,18 @@ impl<C: Card> Engine<C> {
         Ok(true)
     }
 
-    /// Takes a mapping off its free block. False if it is not free any more.
+    /// Takes a mapping off its free block. False if it is not free any more, or was handed out meanwhile and may be in use.
     fn pick_up(&self, home: &Home, own: &mut Heap, victim: &Victim<'_>) -> bool {
         let is_own = std::ptr::eq(victim.home, home);
         let mut other = (!is_own).then(|| victim.home.lock());
         let heap = other.as_deref_mut().unwrap_or(own);
         heap.settle();
-        let is_there = heap.span.mapping(victim.mapping.address) == Some(victim.mapping);
-        is_there && self.detach(victim.home, heap, &[victim.mapping])
+        let Mapping { address, .. } = victim.mapping;
+        let is_there = heap.span.mapping(address) == Some(victim.mapping);
+        let around = heap.free_around(address, victim.mapping.end());
+        let is_right = around.is_some_and(|id| !victim.is_idle || heap.is_idle(id));
+        let may_move = is_there && is_right && !victim.home.is_pinned();
+        may_move && self.detach(victim.home, heap, &[victim.mapping])
     }
 
     /// Size of the next handle of a run that lacks `lacking` bytes, for a request of `bytes`: a power of two.
