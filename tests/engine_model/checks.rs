@@ -7,18 +7,21 @@ use cenote::pool::engine::Count;
 
 use super::faults::Call;
 use super::memory::{Extent, PAGE};
+use super::time::User;
 use super::world::World;
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> Result<(), String> {
     if engine == model { Ok(()) } else { Err(format!("{what}: {engine:?}, and it is {model:?}")) }
 }
 
-/// A new block: aligned, with memory, beside the others, and no work of other streams is left on its memory.
+/// A new block: aligned, with memory, beside the others, and no work of other streams is left on its memory; in a private pool none at
+/// all but its own, since a graph may run on any stream.
 pub(crate) fn handed_out(
     world: &World,
     address: u64,
     bytes: u64,
     stream: usize,
+    pool: u64,
 ) -> Result<Vec<Extent>, String> {
     let end = address + bytes;
     if !address.is_multiple_of(512) {
@@ -33,7 +36,13 @@ pub(crate) fn handed_out(
     let Some(extents) = state.memory.extents(address, end) else {
         return Err(format!("{address:#x} to {end:#x} has no memory everywhere"));
     };
-    match state.time.conflict(&extents, [stream, stream], 0) {
+    let clash = if pool == 0 {
+        let user = User { owner: 0, pool: 0, is_graph: false };
+        state.time.conflict(&extents, [stream, stream], user)
+    } else {
+        state.time.foreign(&extents, stream, pool)
+    };
+    match clash {
         None => Ok(extents),
         Some(clash) => Err(format!("{address:#x} for stream {stream}, and work runs on {clash}")),
     }
@@ -96,7 +105,8 @@ fn private(world: &World) -> BTreeSet<Handle> {
 pub(crate) fn refusal(world: &World, bytes: u64) -> Result<(), String> {
     let private = private(world);
     let state = world.engine.card().state();
-    if state.time.any_captures() || bytes > world.setup.total {
+    let is_lost = state.faults.fired == Some(Call::Record);
+    if state.time.any_captures() || bytes > world.setup.total || world.is_vague || is_lost {
         return Ok(());
     }
     let live = world.live.values().flat_map(|live| &live.extents);
@@ -118,9 +128,10 @@ pub(crate) fn refusal(world: &World, bytes: u64) -> Result<(), String> {
 /// The program ends: everything is freed and done, and goes back.
 pub(crate) fn end(world: &mut World) -> Result<(), String> {
     world.free_all()?;
+    world.open.clone().into_keys().for_each(|pool| world.end_pool(pool));
     {
         let state = &mut *world.engine.card().state();
-        (0..world.setup.streams).for_each(|stream| state.time.capture(stream, false));
+        state.time.end_captures();
         state.time.finish_all();
     }
     let before = world.engine.card().state().faults.fired;
@@ -133,18 +144,16 @@ pub(crate) fn end(world: &mut World) -> Result<(), String> {
         return Err(violation);
     }
     cheap(world)?;
-    let private = private(world);
     let state = world.engine.card().state();
-    let all = state.memory.unreleased().filter(|(handle, _)| !private.contains(handle));
-    let left: u64 = all.map(|(_, bytes)| bytes).sum();
+    let left: u64 = state.memory.unreleased().map(|(_, bytes)| bytes).sum();
     let events = state.time.events.len();
     let unmapped = state.memory.used - state.memory.held.now;
     let lost = state.faults.fired;
-    // What the driver refused to take back is lost, and nothing else.
-    if lost != Some(Call::Release) {
+    // What the driver refused to take back is lost, and what a stream used of whose end it did not tell, and nothing else.
+    if !matches!(lost, Some(Call::Release | Call::Record)) {
         same("bytes left by a trim", left, 0)?;
     }
-    if lost != Some(Call::Unmap) {
+    if !matches!(lost, Some(Call::Unmap | Call::Record)) {
         same("bytes released and still mapped", unmapped, 0)?;
     }
     same("events left", events, 0)
