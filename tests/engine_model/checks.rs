@@ -8,7 +8,7 @@ use cenote::pool::engine::Count;
 use super::faults::Call;
 use super::memory::{Extent, PAGE};
 use super::time::User;
-use super::world::World;
+use super::world::{Live, World};
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> Result<(), String> {
     if engine == model { Ok(()) } else { Err(format!("{what}: {engine:?}, and it is {model:?}")) }
@@ -31,6 +31,11 @@ pub(crate) fn handed_out(
         && start + other.bytes > address
     {
         return Err(format!("{address:#x} to {end:#x} lies over the block at {start:#x}"));
+    }
+    let is_over = |start: u64, other: &Live| start < end && address < start + other.bytes;
+    let mut captured = world.captured.iter();
+    if let Some((start, _)) = captured.find(|(at, of)| of.pool != pool && is_over(*at, of)) {
+        return Err(format!("{address:#x} to {end:#x} lies over {start:#x}, which a graph knows"));
     }
     let state = world.engine.card().state();
     let Some(extents) = state.memory.extents(address, end) else {
@@ -71,7 +76,7 @@ pub(crate) fn cheap(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Now and then: every live block still has the memory that it was given, and nobody else has it.
+/// Now and then: every live block still has the memory that it was given, and nobody else has it; so has what graphs remember.
 pub(crate) fn full(world: &World) -> Result<(), String> {
     let state = world.engine.card().state();
     let mut owned: BTreeMap<(Handle, u64), (u64, u64)> = BTreeMap::new();
@@ -82,6 +87,15 @@ pub(crate) fn full(world: &World) -> Result<(), String> {
         }
         for &(handle, begin, end) in &live.extents {
             owned.insert((handle, begin), (end, address));
+        }
+    }
+    for (address, block) in &world.captured {
+        let extents = state.memory.extents(*address, address + block.bytes);
+        if extents.as_ref() != Some(&block.extents) {
+            return Err(format!(
+                "a graph knows {address:#x} with {:?}, now {extents:?}",
+                block.extents
+            ));
         }
     }
     let pairs = owned.iter().zip(owned.iter().skip(1));

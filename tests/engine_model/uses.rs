@@ -83,6 +83,7 @@ impl World {
     pub(crate) fn end_pool(&mut self, name: u64) {
         if let Some(pool) = self.open.remove(&name) {
             self.engine.forget_pool(pool);
+            self.captured.retain(|(_, block)| block.pool != pool);
             self.pools.iter_mut().filter(|of| **of == pool).for_each(|of| *of = 0);
         }
     }

@@ -31,6 +31,8 @@ pub(crate) struct World {
     /// Addresses and names of the live blocks.
     pub(crate) blocks: Vec<(u64, usize)>,
     pub(crate) freed: Vec<u64>,
+    /// Freed blocks of private pools that have not ended, with their addresses: graphs use them still.
+    pub(crate) captured: Vec<(u64, Live)>,
     owners: u64,
     /// Allocated bytes, requested bytes, blocks.
     pub(crate) counts: [Count; 3],
@@ -66,6 +68,7 @@ impl World {
             live: BTreeMap::new(),
             blocks: vec![],
             freed: vec![],
+            captured: vec![],
             owners: 0,
             counts: Default::default(),
             ceiling: limit.unwrap_or(u64::MAX),
@@ -261,6 +264,9 @@ impl World {
             return Err(format!("free of {address:#x}, {} bytes: {answer:?}", live.bytes));
         }
         self.freed.push(address);
+        if self.open.values().any(|&open| open == live.pool) {
+            self.captured.push((address, live.clone()));
+        }
         if self.freed.len() > 64 {
             self.freed.remove(0);
         }
