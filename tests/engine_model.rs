@@ -5,6 +5,7 @@
 mod engine_model {
     pub(crate) mod card;
     pub(crate) mod checks;
+    pub(crate) mod ends;
     pub(crate) mod faults;
     pub(crate) mod known;
     pub(crate) mod memory;
@@ -17,7 +18,7 @@ mod engine_model {
 }
 
 use engine_model::faults::Call;
-use engine_model::{known, operation, play, threads};
+use engine_model::{ends, known, operation, play, threads};
 
 /// Operations of one program.
 const LENGTH: usize = 2000;
@@ -76,4 +77,19 @@ fn programs_that_failed_once() {
 #[test]
 fn four_threads() {
     threads::run(steps() / 2);
+}
+
+#[test]
+fn streams_one_after_another() {
+    ends::one_after_another(3000, false);
+}
+
+#[test]
+fn pools_one_after_another() {
+    ends::one_after_another(3000, true);
+}
+
+#[test]
+fn a_peak_of_two_threads() {
+    ends::peak_of_two_threads();
 }

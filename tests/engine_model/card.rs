@@ -6,7 +6,7 @@ use cenote::cuda::{Card, CuResult, DevicePtr, Event, Failure, Handle, StreamHand
 
 use super::faults::{Call, Faults};
 use super::memory::Memory;
-use super::time::{Time, Work};
+use super::time::{Time, User, Work};
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -38,7 +38,9 @@ impl ModelCard {
         if state.time.captures(stream) {
             return Ok(());
         }
-        if let Some(clash) = state.time.conflict(&work.extents, [stream, home], work.owner) {
+        let Work { owner, pool, is_graph, .. } = work;
+        let user = User { owner, pool, is_graph };
+        if let Some(clash) = state.time.conflict(&work.extents, [stream, home], user) {
             return Err(format!("launch on {:#x} runs beside {clash}", work.begin));
         }
         state.time.launch(stream, work);
@@ -91,6 +93,12 @@ impl Card for ModelCard {
 
     fn record(&self, stream: StreamHandle) -> Result<Event, CuResult> {
         let state = &mut *self.state();
+        // Before the fault: the driver would not live to tell.
+        let Some(stream) = state.time.current(stream) else {
+            return Err(state
+                .memory
+                .violate(format!("record on stream {stream}, which has ended")));
+        };
         state.faults.next(Call::Record)?;
         if state.time.captures(stream) {
             return Err(CuResult(900));

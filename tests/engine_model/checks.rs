@@ -7,18 +7,21 @@ use cenote::pool::engine::Count;
 
 use super::faults::Call;
 use super::memory::{Extent, PAGE};
-use super::world::World;
+use super::time::User;
+use super::world::{Live, World};
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, engine: T, model: T) -> Result<(), String> {
     if engine == model { Ok(()) } else { Err(format!("{what}: {engine:?}, and it is {model:?}")) }
 }
 
-/// A new block: aligned, with memory, beside the others, and no work of other streams is left on its memory.
+/// A new block: aligned, with memory, beside the others, and no work of other streams is left on its memory; in a private pool none at
+/// all but its own, since a graph may run on any stream.
 pub(crate) fn handed_out(
     world: &World,
     address: u64,
     bytes: u64,
     stream: usize,
+    pool: u64,
 ) -> Result<Vec<Extent>, String> {
     let end = address + bytes;
     if !address.is_multiple_of(512) {
@@ -29,11 +32,22 @@ pub(crate) fn handed_out(
     {
         return Err(format!("{address:#x} to {end:#x} lies over the block at {start:#x}"));
     }
+    let is_over = |start: u64, other: &Live| start < end && address < start + other.bytes;
+    let mut captured = world.captured.iter();
+    if let Some((start, _)) = captured.find(|(at, of)| of.pool != pool && is_over(*at, of)) {
+        return Err(format!("{address:#x} to {end:#x} lies over {start:#x}, which a graph knows"));
+    }
     let state = world.engine.card().state();
     let Some(extents) = state.memory.extents(address, end) else {
         return Err(format!("{address:#x} to {end:#x} has no memory everywhere"));
     };
-    match state.time.conflict(&extents, [stream, stream], 0) {
+    let clash = if pool == 0 {
+        let user = User { owner: 0, pool: 0, is_graph: false };
+        state.time.conflict(&extents, [stream, stream], user)
+    } else {
+        state.time.foreign(&extents, stream, pool)
+    };
+    match clash {
         None => Ok(extents),
         Some(clash) => Err(format!("{address:#x} for stream {stream}, and work runs on {clash}")),
     }
@@ -62,7 +76,7 @@ pub(crate) fn cheap(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Now and then: every live block still has the memory that it was given, and nobody else has it.
+/// Now and then: every live block still has the memory that it was given, and nobody else has it; so has what graphs remember.
 pub(crate) fn full(world: &World) -> Result<(), String> {
     let state = world.engine.card().state();
     let mut owned: BTreeMap<(Handle, u64), (u64, u64)> = BTreeMap::new();
@@ -73,6 +87,15 @@ pub(crate) fn full(world: &World) -> Result<(), String> {
         }
         for &(handle, begin, end) in &live.extents {
             owned.insert((handle, begin), (end, address));
+        }
+    }
+    for (address, block) in &world.captured {
+        let extents = state.memory.extents(*address, address + block.bytes);
+        if extents.as_ref() != Some(&block.extents) {
+            return Err(format!(
+                "a graph knows {address:#x} with {:?}, now {extents:?}",
+                block.extents
+            ));
         }
     }
     let pairs = owned.iter().zip(owned.iter().skip(1));
@@ -96,7 +119,8 @@ fn private(world: &World) -> BTreeSet<Handle> {
 pub(crate) fn refusal(world: &World, bytes: u64) -> Result<(), String> {
     let private = private(world);
     let state = world.engine.card().state();
-    if state.time.any_captures() || bytes > world.setup.total {
+    let is_lost = state.faults.fired == Some(Call::Record);
+    if state.time.any_captures() || bytes > world.setup.total || world.is_vague || is_lost {
         return Ok(());
     }
     let live = world.live.values().flat_map(|live| &live.extents);
@@ -118,9 +142,10 @@ pub(crate) fn refusal(world: &World, bytes: u64) -> Result<(), String> {
 /// The program ends: everything is freed and done, and goes back.
 pub(crate) fn end(world: &mut World) -> Result<(), String> {
     world.free_all()?;
+    world.open.clone().into_keys().for_each(|pool| world.end_pool(pool));
     {
         let state = &mut *world.engine.card().state();
-        (0..world.setup.streams).for_each(|stream| state.time.capture(stream, false));
+        state.time.end_captures();
         state.time.finish_all();
     }
     let before = world.engine.card().state().faults.fired;
@@ -133,18 +158,16 @@ pub(crate) fn end(world: &mut World) -> Result<(), String> {
         return Err(violation);
     }
     cheap(world)?;
-    let private = private(world);
     let state = world.engine.card().state();
-    let all = state.memory.unreleased().filter(|(handle, _)| !private.contains(handle));
-    let left: u64 = all.map(|(_, bytes)| bytes).sum();
+    let left: u64 = state.memory.unreleased().map(|(_, bytes)| bytes).sum();
     let events = state.time.events.len();
     let unmapped = state.memory.used - state.memory.held.now;
     let lost = state.faults.fired;
-    // What the driver refused to take back is lost, and nothing else.
-    if lost != Some(Call::Release) {
+    // What the driver refused to take back is lost, and what a stream used of whose end it did not tell, and nothing else.
+    if !matches!(lost, Some(Call::Release | Call::Record)) {
         same("bytes left by a trim", left, 0)?;
     }
-    if lost != Some(Call::Unmap) {
+    if !matches!(lost, Some(Call::Unmap | Call::Record)) {
         same("bytes released and still mapped", unmapped, 0)?;
     }
     same("events left", events, 0)

@@ -107,4 +107,78 @@ pub(crate) fn all() {
             allocate(9, 838, 4, 0),
         ],
     );
+    ends();
+}
+
+/// What ends while work goes on.
+fn ends() {
+    let check = |what: &str, ops: &[Op]| check(what, 32 * MIB, 0.0, ops);
+    check(
+        "a graph runs on another stream than its pool's",
+        &[
+            allocate(0, 20 * MIB, 0, 1),
+            allocate(1, 512, 1, 0),
+            Op::Replay(Named(0), 1),
+            Op::Free(Named(0)),
+            Op::EndPool(1),
+            allocate(2, 20 * MIB, 2, 0),
+        ],
+    );
+    check(
+        "the stream that a graph runs on ends before its pool",
+        &[
+            allocate(0, 20 * MIB, 0, 1),
+            allocate(1, 512, 1, 0),
+            Op::Replay(Named(0), 1),
+            Op::Free(Named(0)),
+            Op::EndStream(1),
+            Op::EndPool(1),
+            allocate(2, 20 * MIB, 2, 0),
+        ],
+    );
+    check(
+        "a block is used after its pool's end",
+        &[
+            allocate(0, 20 * MIB, 0, 1),
+            Op::EndPool(1),
+            Op::Launch(Named(0)),
+            Op::Free(Named(0)),
+            allocate(1, 20 * MIB, 1, 0),
+        ],
+    );
+    check(
+        "a graph outlives the stream of its capture",
+        &[
+            allocate(0, 20 * MIB, 0, 1),
+            Op::Free(Named(0)),
+            Op::EndStream(0),
+            allocate(1, 20 * MIB, 1, 0),
+        ],
+    );
+    check(
+        "a stream that uses a block ends, and one that captured when the block was freed",
+        &[
+            allocate(0, 20 * MIB, 0, 0),
+            allocate(1, 2 * MIB, 0, 0),
+            Op::Use(Named(0), 1),
+            Op::Use(Named(1), 2),
+            Op::EndStream(1),
+            Op::Free(Named(0)),
+            Op::Capture { stream: 2, begin: true },
+            Op::Free(Named(1)),
+            Op::Capture { stream: 2, begin: false },
+            Op::EndStream(2),
+            allocate(2, 24 * MIB, 3, 0),
+        ],
+    );
+    check(
+        "a block of an ended stream is used by a new one of the same name",
+        &[
+            allocate(0, 20 * MIB, 0, 0),
+            Op::EndStream(0),
+            Op::Use(Named(0), 0),
+            Op::Free(Named(0)),
+            allocate(1, 20 * MIB, 1, 0),
+        ],
+    );
 }

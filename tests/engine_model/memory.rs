@@ -194,6 +194,11 @@ impl Memory {
         Some(extents)
     }
 
+    /// Which of the ranges that were given out holds an address.
+    pub(crate) fn span(&self, address: u64) -> Option<usize> {
+        self.spans.iter().position(|&(base, bytes)| (base..base + bytes).contains(&address))
+    }
+
     /// Handles in the engine's hands, with their bytes.
     pub(crate) fn unreleased(&self) -> impl Iterator<Item = (Handle, u64)> + '_ {
         let ours = self.handles.iter().filter(|(_, physical)| !physical.is_released);

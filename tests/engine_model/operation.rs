@@ -26,6 +26,8 @@ pub(crate) enum Op {
     Launch(Block),
     /// Announced and launched on another stream.
     Use(Block, usize),
+    /// Launched by a graph on a stream, and not announced, if the block is in a private pool that has not ended.
+    Replay(Block, usize),
     /// Announced only.
     Announce(Block, usize),
     AnnounceWrong(Wrong, usize),
@@ -41,6 +43,10 @@ pub(crate) enum Op {
         stream: usize,
         begin: bool,
     },
+    /// Destroys a stream that does not capture. The next use of its handle is of a new one.
+    EndStream(usize),
+    /// The last graph of a private pool is gone. The next use of its number is of a new one.
+    EndPool(u64),
     /// The program goes on with the other set of counters, as a second thread would.
     SwitchLane,
 }
@@ -174,7 +180,7 @@ fn next(
     let block = Block::Nth(n);
     let roll = dice.roll(100);
     if roll < likes_to_allocate {
-        let pool = u64::from(dice.roll(12) == 0);
+        let pool = dice.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]);
         return Op::Allocate { name: 0, bytes: sizes.next(dice), stream, pool };
     }
     match roll {
@@ -182,7 +188,12 @@ fn next(
         66..80 => Op::Launch(block),
         80..84 => Op::Use(block, stream),
         84 => Op::Announce(block, stream),
-        85..93 => Op::Advance { stream, works: 1 + dice.roll(setup.haste) },
+        85..92 => Op::Advance { stream, works: 1 + dice.roll(setup.haste) },
+        92 => match n % 8 {
+            0..3 => Op::EndStream(stream),
+            3 => Op::EndPool(1 + (n / 8 % 2) as u64),
+            _ => Op::Replay(block, stream),
+        },
         93 => Op::FreeWrong(dice.pick(&[Wrong::Inside, Wrong::Freed, Wrong::Foreign]), n),
         94 => Op::AnnounceWrong(dice.pick(&[Wrong::Inside, Wrong::Freed, Wrong::Foreign]), n),
         95 if setup.captures => {

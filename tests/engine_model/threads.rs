@@ -8,7 +8,7 @@ use cenote::pool::engine::{Engine, EngineSettings, Lane};
 use super::card::ModelCard;
 use super::memory::MIB;
 use super::operation::Dice;
-use super::time::Work;
+use super::time::{User, Work};
 
 const THREADS: usize = 4;
 /// Each thread has a stream of its own; the last one belongs to all.
@@ -47,7 +47,8 @@ impl Shared {
         drop(owned);
         let state = self.engine.card().state();
         let extents = state.memory.extents(begin, end).expect("memory everywhere");
-        let clash = state.time.conflict(&extents, [stream, stream], owner);
+        let user = User { owner, pool: 0, is_graph: false };
+        let clash = state.time.conflict(&extents, [stream, stream], user);
         assert_eq!(clash, None, "work runs on {begin:#x}");
         Some(Block { begin, end, stream, owner })
     }
@@ -66,7 +67,7 @@ impl Shared {
         let extents = self.engine.card().state().memory.extents(begin, end);
         let extents = extents.expect("memory everywhere");
         let behind = (stream != home).then_some(home);
-        let work = Work { begin, end, extents, owner, behind };
+        let work = Work { begin, end, extents, owner, pool: 0, is_graph: false, behind };
         self.engine.card().launch(stream, home, work).expect("nobody else's work");
     }
 

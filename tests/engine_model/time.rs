@@ -16,6 +16,10 @@ pub(crate) struct Work {
     pub(crate) extents: Vec<Extent>,
     /// Which owner of the memory launched it.
     pub(crate) owner: u64,
+    /// The private pool that the memory belongs to; 0 for none.
+    pub(crate) pool: u64,
+    /// A graph launches it: what is of one pool is in order then.
+    pub(crate) is_graph: bool,
     /// It waits for the work so far of this stream too.
     pub(crate) behind: Option<usize>,
 }
@@ -33,6 +37,13 @@ struct Stream {
     done: u64,
     works: VecDeque<Launched>,
     captures: bool,
+    handle: usize,
+}
+
+impl Stream {
+    fn new(handle: usize) -> Self {
+        Stream { handle, ..Stream::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -42,11 +53,31 @@ struct Use {
     begin: u64,
     end: u64,
     owner: u64,
+    pool: u64,
+    is_graph: bool,
+}
+
+/// Who is given memory, or works on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct User {
+    pub(crate) owner: u64,
+    pub(crate) pool: u64,
+    pub(crate) is_graph: bool,
+}
+
+impl User {
+    /// Whether other work in the same private pool is none of its business.
+    fn is_in_order(self, one: &Use) -> bool {
+        self.pool != 0 && one.pool == self.pool && (one.is_graph || self.is_graph)
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Time {
+    /// All that ever began; those that ended do their work all the same.
     streams: Vec<Stream>,
+    /// The stream of each handle, unless it has ended.
+    current: Vec<Option<usize>>,
     /// What unfinished work uses.
     uses: HashMap<Handle, Vec<Use>>,
     /// Stream, and how much of its work is before it.
@@ -59,8 +90,37 @@ const MOST: usize = 48;
 
 impl Time {
     pub(crate) fn new(streams: usize) -> Self {
-        let streams = (0..streams).map(|_| Stream::default()).collect();
-        Time { streams, uses: HashMap::new(), events: BTreeMap::new(), next_event: 1 }
+        Time {
+            streams: (0..streams).map(Stream::new).collect(),
+            current: (0..streams).map(Some).collect(),
+            uses: HashMap::new(),
+            events: BTreeMap::new(),
+            next_event: 1,
+        }
+    }
+
+    /// The stream of a handle; none if it has ended.
+    pub(crate) fn current(&self, handle: usize) -> Option<usize> {
+        *self.current.get(handle)?
+    }
+
+    /// The same, and a new one if it has ended.
+    pub(crate) fn begin(&mut self, handle: usize) -> usize {
+        if let Some(stream) = self.current(handle) {
+            return stream;
+        }
+        self.streams.push(Stream::new(handle));
+        self.current[handle] = Some(self.streams.len() - 1);
+        self.streams.len() - 1
+    }
+
+    /// The stream of a handle is destroyed.
+    pub(crate) fn end(&mut self, handle: usize) {
+        self.current[handle] = None;
+    }
+
+    pub(crate) fn has_ended(&self, stream: usize) -> bool {
+        !self.current.contains(&Some(stream))
     }
 
     pub(crate) fn captures(&self, stream: usize) -> bool {
@@ -69,6 +129,10 @@ impl Time {
 
     pub(crate) fn capture(&mut self, stream: usize, begin: bool) {
         self.streams[stream].captures = begin;
+    }
+
+    pub(crate) fn end_captures(&mut self) {
+        self.streams.iter_mut().for_each(|stream| stream.captures = false);
     }
 
     pub(crate) fn any_captures(&self) -> bool {
@@ -85,7 +149,8 @@ impl Time {
         on.submitted += 1;
         let number = on.submitted;
         for &(handle, begin, end) in &work.extents {
-            let one = Use { stream, number, begin, end, owner: work.owner };
+            let Work { owner, pool, is_graph, .. } = work;
+            let one = Use { stream, number, begin, end, owner, pool, is_graph };
             self.uses.entry(handle).or_default().push(one);
         }
         on.works.push_back(Launched { number, work, behind });
@@ -135,6 +200,15 @@ impl Time {
         }
     }
 
+    /// The same for the streams that have a handle or had it.
+    pub(crate) fn advance_all(&mut self, handle: usize, works: u64) {
+        for stream in 0..self.streams.len() {
+            if self.streams[stream].handle == handle {
+                self.advance(stream, works);
+            }
+        }
+    }
+
     pub(crate) fn record(&mut self, stream: usize) -> Event {
         let event = self.next_event;
         self.next_event += 1;
@@ -152,14 +226,27 @@ impl Time {
         &self,
         extents: &[Extent],
         ordered: [usize; 2],
-        owner: u64,
+        user: User,
     ) -> Option<String> {
         extents.iter().find_map(|&(handle, begin, end)| {
             let clash = |one: &&Use| {
-                one.owner != owner
+                one.owner != user.owner
+                    && !user.is_in_order(one)
                     && !ordered.contains(&one.stream)
                     && one.begin < end
                     && begin < one.end
+            };
+            let one = self.uses.get(&handle)?.iter().find(clash)?;
+            Some(format!("bytes {begin:#x} to {end:#x} of handle {handle}: {one:x?}"))
+        })
+    }
+
+    /// Unfinished work on memory that does not belong to a private pool's own past on the stream.
+    pub(crate) fn foreign(&self, extents: &[Extent], stream: usize, pool: u64) -> Option<String> {
+        extents.iter().find_map(|&(handle, begin, end)| {
+            let clash = |one: &&Use| {
+                let is_own = one.pool == pool && (one.stream == stream || one.is_graph);
+                !is_own && one.begin < end && begin < one.end
             };
             let one = self.uses.get(&handle)?.iter().find(clash)?;
             Some(format!("bytes {begin:#x} to {end:#x} of handle {handle}: {one:x?}"))

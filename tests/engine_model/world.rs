@@ -1,6 +1,6 @@
 //! The program: its blocks, what it counts, and how it does a step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cenote::cuda::Failure;
 use cenote::pool::engine::{Count, Engine, EngineSettings, Lane, Stats};
@@ -19,6 +19,7 @@ pub(crate) struct Live {
     pub(crate) stream: usize,
     pub(crate) extents: Vec<Extent>,
     pub(crate) owner: u64,
+    pub(crate) pool: u64,
 }
 
 pub(crate) struct World {
@@ -30,13 +31,22 @@ pub(crate) struct World {
     /// Addresses and names of the live blocks.
     pub(crate) blocks: Vec<(u64, usize)>,
     pub(crate) freed: Vec<u64>,
+    /// Freed blocks of private pools that have not ended, with their addresses: graphs use them still.
+    pub(crate) captured: Vec<(u64, Live)>,
     owners: u64,
     /// Allocated bytes, requested bytes, blocks.
     pub(crate) counts: [Count; 3],
     /// More than this may not be held: the limit, or what was held when it was lowered.
     pub(crate) ceiling: u64,
-    /// The private pool of each address range of the card, in their order.
+    /// The private pool of each address range of the card, in their order; 0 for none, or one that has ended.
     pub(crate) pools: Vec<u64>,
+    /// The engine's number of each private pool of the program that has not ended.
+    pub(crate) open: BTreeMap<u64, u64>,
+    pools_begun: u64,
+    /// Streams that something was allocated for.
+    pub(crate) known: BTreeSet<usize>,
+    /// A private pool was refused, and may have got the addresses of another: some of its memory is not known as such.
+    pub(crate) is_vague: bool,
     /// Whether the peak of a sum over lanes can be exact.
     pub(crate) one_lane: bool,
     /// What was answered: equal programs get equal answers.
@@ -58,10 +68,15 @@ impl World {
             live: BTreeMap::new(),
             blocks: vec![],
             freed: vec![],
+            captured: vec![],
             owners: 0,
             counts: Default::default(),
             ceiling: limit.unwrap_or(u64::MAX),
             pools: vec![],
+            open: BTreeMap::new(),
+            pools_begun: 0,
+            known: BTreeSet::new(),
+            is_vague: false,
             one_lane: true,
             trace: vec![],
             named: vec![],
@@ -89,6 +104,7 @@ impl World {
             Op::Free(block) => Op::Free(named(block)),
             Op::Launch(block) => Op::Launch(named(block)),
             Op::Use(block, stream) => Op::Use(named(block), stream),
+            Op::Replay(block, stream) => Op::Replay(named(block), stream),
             Op::Announce(block, stream) => Op::Announce(named(block), stream),
             other => other,
         }
@@ -124,11 +140,14 @@ impl World {
                     }
                 }
             }
-            Op::Launch(block) => self.launch(block, None)?,
+            Op::Launch(block) => self.launch(block, None, false)?,
             Op::Use(block, stream) => {
                 self.announce(block, stream)?;
-                self.launch(block, Some(stream))?;
+                self.launch(block, Some(stream), false)?;
             }
+            Op::Replay(block, stream) => self.replay(block, stream)?,
+            Op::EndStream(stream) => self.end_stream(stream),
+            Op::EndPool(pool) => self.end_pool(pool),
             Op::Announce(block, stream) => self.announce(block, stream)?,
             Op::AnnounceWrong(wrong, n) => {
                 if let Some(address) = self.wrong(wrong, n)
@@ -138,7 +157,7 @@ impl World {
                 }
             }
             Op::Advance { stream, works } => {
-                self.engine.card().state().time.advance(stream, works);
+                self.engine.card().state().time.advance_all(stream, works);
             }
             Op::FinishAll => self.engine.card().state().time.finish_all(),
             Op::Trim => {
@@ -160,7 +179,9 @@ impl World {
                 held.peak = held.now;
             }
             Op::Capture { stream, begin } => {
-                self.engine.card().state().time.capture(stream, begin);
+                let time = &mut self.engine.card().state().time;
+                let stream = time.begin(stream);
+                time.capture(stream, begin);
             }
             Op::SwitchLane => {
                 self.lane = 1 - self.lane;
@@ -174,13 +195,16 @@ impl World {
         &mut self,
         name: usize,
         bytes: u64,
-        stream: usize,
+        handle: usize,
         pool: u64,
     ) -> Result<(), String> {
         let before = self.engine.card().state().faults.fired;
-        let answer = self.engine.allocate(&mut self.lanes[self.lane], bytes, stream, pool);
+        let stream = self.engine.card().state().time.begin(handle);
+        let pool = self.pool(pool);
+        let answer = self.engine.allocate(&mut self.lanes[self.lane], bytes, handle, pool);
         let spans = self.engine.card().state().memory.spans.len();
         self.pools.resize(spans, pool);
+        self.is_vague |= answer.is_err() && pool != 0;
         let address = match answer {
             Ok(address) => address,
             Err(failure) => {
@@ -191,9 +215,13 @@ impl World {
         self.trace.push(address);
         let requested = bytes;
         let bytes = requested.max(1).next_multiple_of(512);
-        let extents = checks::handed_out(self, address, bytes, stream)?;
+        if let Some(span) = self.engine.card().state().memory.span(address) {
+            self.pools[span] = pool;
+        }
+        self.known.insert(stream);
+        let extents = checks::handed_out(self, address, bytes, stream, pool)?;
         self.owners += 1;
-        let live = Live { bytes, requested, stream, extents, owner: self.owners };
+        let live = Live { bytes, requested, stream, extents, owner: self.owners, pool };
         self.live.insert(address, live);
         self.blocks.push((address, name));
         self.freed.retain(|&freed| freed != address);
@@ -203,6 +231,17 @@ impl World {
             count.peak = count.peak.max(count.current);
         }
         Ok(())
+    }
+
+    /// The engine's number of a pool of the program.
+    fn pool(&mut self, name: u64) -> u64 {
+        if name == 0 {
+            return 0;
+        }
+        *self.open.entry(name).or_insert_with(|| {
+            self.pools_begun += 1;
+            self.pools_begun
+        })
     }
 
     fn refused(&self, bytes: u64, failure: Failure, before: Option<Call>) -> Result<(), String> {
@@ -225,6 +264,9 @@ impl World {
             return Err(format!("free of {address:#x}, {} bytes: {answer:?}", live.bytes));
         }
         self.freed.push(address);
+        if self.open.values().any(|&open| open == live.pool) {
+            self.captured.push((address, live.clone()));
+        }
         if self.freed.len() > 64 {
             self.freed.remove(0);
         }

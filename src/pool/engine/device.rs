@@ -1,14 +1,16 @@
 //! The engine of one device: what its users call.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::blocks::UNIT;
+use super::heap::Heap;
 use super::lanes::{Lane, Lanes, Stats, What};
 use super::span::Mapping;
-use super::streams::{Key, Streams, is_small};
+use super::streams::{Home, Key, Streams, is_small};
 use super::supply::{Guard, Pages, collect};
-use crate::cuda::{Card, DevicePtr, Failure, StreamHandle};
+use crate::cuda::{Card, CuResult, DevicePtr, Failure, StreamHandle};
 
 /// What an engine is told at its birth.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +72,28 @@ impl<C: Card> Engine<C> {
         self.limit.store(bytes.unwrap_or(u64::MAX), Relaxed);
     }
 
+    /// The heap of a key that had none: one whose stream or pool has ended, or a new one. Where no more can be made, one of those is
+    /// waited for.
+    #[cold]
+    fn make_home(&self, key: Key) -> Result<&Home, CuResult> {
+        let changes = self.streams.changes();
+        if let Some(home) = self.streams.find(key) {
+            return Ok(home);
+        }
+        let polled = self.streams.revive(&changes, key, |home, heap| self.poll(home, heap));
+        let number = polled.map_or_else(
+            || {
+                let made = self.streams.make(&changes, key, &self.card, self.settings.total);
+                made.or_else(|code| {
+                    let wait = |home: &Home, heap: &mut Heap| self.wait_for(home, heap);
+                    self.streams.revive(&changes, key, wait).ok_or(code)
+                })
+            },
+            Ok,
+        )?;
+        self.streams.enter(&changes, key, number)
+    }
+
     pub(super) fn pages(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +122,7 @@ impl<C: Card> Engine<C> {
         let key = Key { stream, pool, small: is_small(bytes) };
         let home = match self.streams.find(key) {
             Some(home) => home,
-            None => self.streams.find_or_make(key, &self.card, self.settings.total)?,
+            None => self.make_home(key)?,
         };
         let hit = home.lock().take(bytes, requested);
         let address = match hit {
@@ -135,9 +159,10 @@ impl<C: Card> Engine<C> {
         let home = self.streams.owner(address).ok_or(NotLive)?;
         let mut heap = home.lock();
         let id = heap.live(address).ok_or(NotLive)?;
+        let is_own = stream == home.stream() && !heap.is_over;
         let users = heap.uses.entry(id).or_default();
-        if stream != home.stream() && !users.contains(&stream) {
-            users.push(stream);
+        if !is_own {
+            users.add(stream);
         }
         Ok(())
     }
@@ -145,13 +170,34 @@ impl<C: Card> Engine<C> {
     /// A stream is about to be destroyed. Its memory goes to others when the work on it is done, and another stream of the same name
     /// has nothing to do with it. What is live stays so.
     pub fn forget_stream(&self, stream: StreamHandle) {
-        self.streams.retire(|home| home.stream() == stream, |home, heap| self.close(home, heap));
+        let changes = self.streams.changes();
+        for home in self.streams.all() {
+            let mut heap = home.lock();
+            if home.is_pinned() {
+                // A graph may run there.
+                heap.gate.add(stream);
+            }
+            self.forget_user(&mut heap, stream);
+            if home.stream() == stream && !heap.is_over {
+                self.close(home, &mut heap);
+                self.streams.retire(&changes, home);
+            }
+        }
     }
 
-    /// The last graph of a private pool is gone: its memory goes to others once it is freed and the work on it is done.
+    /// The last graph of a private pool is gone: its memory goes to others once it is freed and the work on it is done, that of its
+    /// graphs too, on whichever stream that the engine knows they were launched. What is live stays so.
     pub fn forget_pool(&self, pool: u64) {
-        self.streams
-            .retire(|home| pool != 0 && home.pool() == pool, |home, heap| self.close(home, heap));
+        let changes = self.streams.changes();
+        let living = self.streams.all().filter(|home| !home.lock().is_over);
+        let streams: BTreeSet<_> = living.map(Home::stream).collect();
+        for home in self.streams.all().filter(|home| home.is_pinned() && home.pool() == pool) {
+            let mut heap = home.lock();
+            streams.iter().for_each(|&stream| heap.gate.add(stream));
+            self.record_users(&mut heap.gate);
+            self.streams.retire(&changes, home);
+            home.unpin();
+        }
     }
 
     /// The numbers now.

@@ -5,22 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use super::bins::Bins;
 use super::blocks::{Blocks, Id, NONE, State, UNIT};
 use super::span::{PAGE, Span};
-use crate::cuda::{Event, StreamHandle};
+use super::users::{Pending, Users};
+use crate::cuda::Event;
 
 /// Addresses whose memory has moved away, and after which event nothing uses them any more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stale {
     pub(super) number: u32,
     pub(super) id: Id,
-}
-
-/// A freed block that other streams still use.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) id: Id,
-    /// Events behind the work of the streams; of a stream that captured there is none yet.
-    pub(super) events: Vec<Event>,
-    pub(super) unrecorded: Vec<StreamHandle>,
 }
 
 /// The block at the beginning of the addresses: the first that was made, since a block that is cut keeps its beginning, and one that is
@@ -39,15 +31,17 @@ pub(super) struct Heap {
     pub(super) next_event: u32,
     /// Whether something was freed since the last one.
     pub(super) is_due: bool,
-    /// The stream is gone, or its pool: nothing is submitted there any more, so the event before covers what is freed from now on.
-    pub(super) is_retired: bool,
+    /// The stream is gone: nothing is submitted there any more, and no event is to be had.
+    pub(super) is_over: bool,
     /// Events up to this one are done.
     pub(super) done: u32,
     pub(super) events: VecDeque<(u32, Event)>,
     pub(super) stale: Vec<Stale>,
     pub(super) pending: Vec<Pending>,
-    /// Streams beside its own that use a live block.
-    pub(super) uses: HashMap<Id, Vec<StreamHandle>>,
+    /// Who uses a live block beside its own stream.
+    pub(super) uses: HashMap<Id, Users>,
+    /// Who may use any of it: streams on which graphs of its private pool were launched.
+    pub(super) gate: Users,
 }
 
 impl Heap {
@@ -65,12 +59,13 @@ impl Heap {
             latest: NONE,
             next_event: 1,
             is_due: false,
-            is_retired: false,
+            is_over: false,
             done: 0,
             events: VecDeque::new(),
             stale: Vec::new(),
             pending: Vec::new(),
             uses: HashMap::new(),
+            gate: Users::default(),
         }
     }
 
@@ -127,21 +122,28 @@ impl Heap {
         let first = self.span.base;
         let nothing = self.stale.is_empty() && self.pending.is_empty();
         let idle = |id: Id| match self.blocks[id].state {
-            State::Free => self.blocks[id].freed <= self.done,
+            State::Free => self.is_idle(id),
             State::Hole => true,
             State::Live | State::Pending | State::Moved => false,
         };
         nothing && self.blocks[FIRST].address == first && self.blocks.onward(FIRST).all(idle)
     }
 
+    /// Whether all work that used a free block is done.
+    pub(super) fn is_idle(&self, id: Id) -> bool {
+        self.blocks[id].freed <= self.done && self.gate.are_none()
+    }
+
     /// Takes a block back that nobody but its own stream uses.
     #[inline]
     pub(super) fn put(&mut self, id: Id) {
         self.settle();
+        // The last event of a stream that is gone covers all of its work.
+        let is_covered = self.is_over && !self.is_due;
         let block = &mut self.blocks[id];
         block.state = State::Free;
-        block.freed = self.next_event - u32::from(self.is_retired);
-        self.is_due |= !self.is_retired;
+        block.freed = self.next_event - u32::from(is_covered);
+        self.is_due = !is_covered;
         self.latest = id;
     }
 

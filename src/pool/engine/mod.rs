@@ -16,10 +16,14 @@
 //! 2. Every address of a live, pending or free block is mapped. A hole and a [moved](blocks::State::Moved) block have no mapping
 //!    in the books; of the latter the driver still has one.
 //! 3. A page is given to another stream, or back to the driver, only when an event behind its last free is done.
-//! 4. `reserved` is the sum of all handles that the driver counts for us.
+//! 4. `reserved` is the sum of all handles that were created and not released. The driver counts one that is released for as long
+//!    as its old address is mapped: until the work that may use it there is done.
 //!
 //! # Locks
-//! `pages` first, then one heap at a time, with no other lock inside. The hit path takes its heap's lock alone.
+//! Whoever changes where memory is takes `pages`, then one heap at a time. `grow` alone keeps its own heap and locks others, one at
+//! a time: nobody else waits for a second lock while it has a heap's, so that none waits for another in a circle. Streams and pools
+//! begin and end under a lock of their own, without `pages`, with one heap at a time inside. The hit path takes its heap's lock alone,
+//! and all may look at the counters, whose lock has none inside.
 
 mod bins;
 mod blocks;
@@ -31,6 +35,7 @@ mod place;
 mod span;
 mod streams;
 mod supply;
+mod users;
 
 pub use device::{Engine, EngineSettings};
 pub use lanes::{Count, Lane, Stats};

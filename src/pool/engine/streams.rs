@@ -40,6 +40,7 @@ pub(super) struct Home {
     stream: AtomicUsize,
     pool: AtomicU64,
     is_retired: AtomicBool,
+    is_pinned: AtomicBool,
     small: bool,
     heap: Mutex<Heap>,
 }
@@ -57,11 +58,16 @@ impl Home {
         self.pool.load(Relaxed)
     }
 
-    /// Whether its memory must stay where it is.
+    /// Whether its memory must stay where it is: graphs of its private pool remember the addresses, even if its stream is gone.
     pub(super) fn is_pinned(&self) -> bool {
-        self.pool() != 0 && !self.is_retired()
+        self.is_pinned.load(Acquire)
     }
 
+    pub(super) fn unpin(&self) {
+        self.is_pinned.store(false, Release);
+    }
+
+    /// Whether its stream or its pool has ended.
     pub(super) fn is_retired(&self) -> bool {
         self.is_retired.load(Acquire)
     }
@@ -91,6 +97,10 @@ impl Key {
 const EMPTY: u32 = 0;
 /// A place whose heap was retired.
 const LEFT: u32 = u32::MAX;
+
+/// The right to change which heaps there are.
+#[derive(Debug)]
+pub(super) struct Changes<'a>(#[expect(dead_code, reason = "held")] MutexGuard<'a, ()>);
 
 #[derive(Debug)]
 pub(super) struct Streams {
@@ -157,24 +167,11 @@ impl Streams {
         None
     }
 
-    /// The heap of a key, made if there is none.
+    /// Gives a key a heap that has none.
     ///
     /// # Errors
-    /// What the driver says when it is asked for addresses.
-    pub(super) fn find_or_make(
-        &self,
-        key: Key,
-        card: &impl Card,
-        total: u64,
-    ) -> Result<&Home, CuResult> {
-        let _making = self.making.lock();
-        if let Some(home) = self.find(key) {
-            return Ok(home);
-        }
-        let number = match self.revive(key) {
-            Some(number) => number,
-            None => self.make(key, card, total)?,
-        };
+    /// If there is no place left.
+    pub(super) fn enter(&self, _: &Changes<'_>, key: Key, number: u32) -> Result<&Home, CuResult> {
         let hash = key.hash();
         let is_free = |&place: &usize| matches!(self.places[place].load(Relaxed), EMPTY | LEFT);
         let place = self.walk(hash).find(is_free).ok_or(CuResult::OUT_OF_MEMORY)?;
@@ -183,25 +180,43 @@ impl Streams {
         self.at(number).ok_or(CuResult::OUT_OF_MEMORY)
     }
 
-    /// A retired heap in which nothing lives and nothing works any more.
-    fn revive(&self, key: Key) -> Option<u32> {
+    /// Makes a retired heap serve a key, if nothing lives and nothing works in one any more, once `learn` has seen to it.
+    pub(super) fn revive(
+        &self,
+        _: &Changes<'_>,
+        key: Key,
+        mut learn: impl FnMut(&Home, &mut Heap),
+    ) -> Option<u32> {
         (1..=self.count.load(Relaxed)).find(|&number| {
-            let home = self.at(number).filter(|home| home.is_retired() && home.small == key.small);
-            let Some(home) = home else { return false };
+            let can_be =
+                |home: &&Home| home.is_retired() && !home.is_pinned() && home.small == key.small;
+            let Some(home) = self.at(number).filter(can_be) else { return false };
             let mut heap = home.lock();
+            learn(home, &mut heap);
             heap.settle();
             if !heap.is_unused() {
                 return false;
             }
             home.stream.store(key.stream, Relaxed);
             home.pool.store(key.pool, Relaxed);
+            home.is_pinned.store(key.pool != 0, Release);
             home.is_retired.store(false, Release);
-            heap.is_retired = false;
+            heap.is_over = false;
             true
         })
     }
 
-    fn make(&self, key: Key, card: &impl Card, total: u64) -> Result<u32, CuResult> {
+    /// A new heap for a key.
+    ///
+    /// # Errors
+    /// If there are too many, or what the driver says when it is asked for addresses.
+    pub(super) fn make(
+        &self,
+        _: &Changes<'_>,
+        key: Key,
+        card: &impl Card,
+        total: u64,
+    ) -> Result<u32, CuResult> {
         let number = self.count.load(Relaxed) + 1;
         let slot = self.homes.get(number as usize - 1).ok_or(CuResult::OUT_OF_MEMORY)?;
         let times = if number < ROOMY { 4 } else { 1 };
@@ -216,6 +231,7 @@ impl Streams {
             stream: AtomicUsize::new(key.stream),
             pool: AtomicU64::new(key.pool),
             is_retired: AtomicBool::new(false),
+            is_pinned: AtomicBool::new(key.pool != 0),
             small: key.small,
             heap: Mutex::new(Heap::new(Span::new(base, bytes, shift))),
         });
@@ -228,22 +244,17 @@ impl Streams {
         Ok(number)
     }
 
-    /// From now on nobody is given the heaps that a condition names. `last` is called for each before, with its lock held; where
-    /// it fails, the memory stays where it is.
-    pub(super) fn retire(
-        &self,
-        condition: impl Fn(&Home) -> bool,
-        mut last: impl FnMut(&Home, &mut Heap) -> bool,
-    ) {
-        let _making = self.making.lock();
-        for place in self.places.iter() {
-            let number = place.load(Relaxed);
-            let named = |home: &&Home| condition(home);
-            let Some(home) = self.at(number).filter(named) else { continue };
-            let mut heap = home.lock();
-            heap.is_retired = last(home, &mut heap);
-            home.is_retired.store(heap.is_retired, Release);
-            place.store(LEFT, Release);
-        }
+    /// Taken before streams and pools begin or end, one at a time.
+    pub(super) fn changes(&self) -> Changes<'_> {
+        Changes(self.making.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on nobody is given the heap.
+    pub(super) fn retire(&self, _: &Changes<'_>, home: &Home) {
+        home.is_retired.store(true, Release);
+        let is_it = |place: &&AtomicU32| {
+            self.at(place.load(Relaxed)).is_some_and(|other| std::ptr::eq(other, home))
+        };
+        self.places.iter().filter(is_it).for_each(|place| place.store(LEFT, Release));
     }
 }

@@ -1,8 +1,8 @@
 //! Physical memory: where it comes from, and how it gets to its place.
 
-use super::blocks::{Id, State, UNIT};
+use super::blocks::{State, UNIT};
 use super::device::Engine;
-use super::heap::{Heap, Pending, Stale};
+use super::heap::{Heap, Stale};
 use super::lanes::Stats;
 use super::place::Place;
 use super::span::{Mapping, PAGE};
@@ -98,12 +98,12 @@ impl<C: Card> Engine<C> {
             self.card.recycle(event);
         }
         self.unmap_stale(heap);
-        self.poll_pending(heap);
+        self.poll_users(heap);
     }
 
     fn record(&self, home: &Home, heap: &mut Heap) {
         if heap.is_due
-            && !home.is_retired()
+            && !heap.is_over
             && let Ok(event) = self.card.record(home.stream())
         {
             heap.events.push_back((heap.next_event, event));
@@ -112,22 +112,19 @@ impl<C: Card> Engine<C> {
         }
     }
 
-    /// Records the last event of a heap that is retired: it covers all that was ever submitted. False if there is none to be had.
-    pub(super) fn close(&self, home: &Home, heap: &mut Heap) -> bool {
+    /// Records the last event of a stream that ends: it covers all that was ever submitted. If there is none to be had the heap's
+    /// memory stays where it is, since nobody will ever know.
+    pub(super) fn close(&self, home: &Home, heap: &mut Heap) {
         heap.settle();
         heap.is_due = true;
         self.record(home, heap);
-        !heap.is_due
+        heap.is_over = true;
     }
 
     /// Waits until all frees of a heap so far are done.
     pub(super) fn wait_for(&self, home: &Home, heap: &mut Heap) {
         // Blocks that other streams use come first: once they are free, the event of their own stream must be behind them.
-        self.poll_pending(heap);
-        for pending in &heap.pending {
-            pending.events.iter().for_each(|&event| _ = self.card.wait(event));
-        }
-        self.poll_pending(heap);
+        self.wait_for_all_users(heap);
         self.record(home, heap);
         if let Some(&(_, event)) = heap.events.back() {
             self.card.wait(event);
@@ -156,49 +153,6 @@ impl<C: Card> Engine<C> {
         }
     }
 
-    /// A freed block waits for the streams that it was recorded on. False if there are none.
-    pub(super) fn wait_for_users(&self, heap: &mut Heap, id: Id) -> bool {
-        let Some(streams) = heap.uses.remove(&id).filter(|streams| !streams.is_empty()) else {
-            return false;
-        };
-        let mut pending = Pending { id, events: Vec::new(), unrecorded: Vec::new() };
-        for stream in streams {
-            match self.card.record(stream) {
-                Ok(event) => pending.events.push(event),
-                Err(_) => pending.unrecorded.push(stream),
-            }
-        }
-        heap.blocks[id].state = State::Pending;
-        heap.pending.push(pending);
-        true
-    }
-
-    /// Frees the blocks that no other stream uses any more.
-    fn poll_pending(&self, heap: &mut Heap) {
-        for mut pending in std::mem::take(&mut heap.pending) {
-            pending.unrecorded.retain(|&stream| match self.card.record(stream) {
-                Ok(event) => {
-                    pending.events.push(event);
-                    false
-                }
-                Err(_) => true,
-            });
-            let is_done = |&event: &u64| {
-                let done = self.card.is_done(event);
-                if done {
-                    self.card.recycle(event);
-                }
-                !done
-            };
-            pending.events.retain(is_done);
-            if pending.events.is_empty() && pending.unrecorded.is_empty() {
-                heap.put(pending.id);
-            } else {
-                heap.pending.push(pending);
-            }
-        }
-    }
-
     /// All memory that could move to a place in `home`, that of the largest free block first. Memory of other streams must be done
     /// with.
     pub(super) fn victims<'a>(
@@ -213,8 +167,8 @@ impl<C: Card> Engine<C> {
         for other in self.streams.all().filter(|other| !std::ptr::eq(*other, home)) {
             let mut heap = other.lock();
             heap.settle();
-            // A graph of a private pool may run on any stream.
-            let same = other.stream() == home.stream() && home.pool() == 0;
+            // A graph of a private pool may run on any stream, and a retired heap is of another stream of that name.
+            let same = other.stream() == home.stream() && home.pool() == 0 && !other.is_retired();
             if !same {
                 self.poll(other, &mut heap);
             }
@@ -277,14 +231,18 @@ impl<C: Card> Engine<C> {
         Ok(true)
     }
 
-    /// Takes a mapping off its free block. False if it is not free any more.
+    /// Takes a mapping off its free block. False if it is not free any more, or was handed out meanwhile and may be in use.
     fn pick_up(&self, home: &Home, own: &mut Heap, victim: &Victim<'_>) -> bool {
         let is_own = std::ptr::eq(victim.home, home);
         let mut other = (!is_own).then(|| victim.home.lock());
         let heap = other.as_deref_mut().unwrap_or(own);
         heap.settle();
-        let is_there = heap.span.mapping(victim.mapping.address) == Some(victim.mapping);
-        is_there && self.detach(victim.home, heap, &[victim.mapping])
+        let Mapping { address, .. } = victim.mapping;
+        let is_there = heap.span.mapping(address) == Some(victim.mapping);
+        let around = heap.free_around(address, victim.mapping.end());
+        let is_right = around.is_some_and(|id| !victim.is_idle || heap.is_idle(id));
+        let may_move = is_there && is_right && !victim.home.is_pinned();
+        may_move && self.detach(victim.home, heap, &[victim.mapping])
     }
 
     /// Size of the next handle of a run that lacks `lacking` bytes, for a request of `bytes`: a power of two.
@@ -373,7 +331,7 @@ pub(super) fn collect<'a>(
     }
     for id in heap.free.at_least(&heap.blocks, PAGE / UNIT) {
         let block = &heap.blocks[id];
-        let is_idle = block.freed <= heap.done;
+        let is_idle = heap.is_idle(id);
         if !same_stream && !is_idle {
             continue;
         }
