@@ -237,6 +237,7 @@ impl<C: Card> Engine<C> {
         }
         self.release_spare(&mut pages);
         pages.guard = Guard::default();
+        self.lanes.forget_recent();
         before - pages.stats.reserved_bytes.current
     }
 }

@@ -98,6 +98,8 @@ pub(super) struct Lanes {
     /// The lane that took the last step that was not skipped.
     active: Apart<AtomicU64>,
     peaks: Apart<[AtomicI64; WHATS]>,
+    /// Peak of the allocated bytes since the last trim: what the promise of memory goes by.
+    recent: Apart<AtomicI64>,
 }
 
 /// Something with cache lines of its own.
@@ -164,6 +166,9 @@ impl Lanes {
             if total > self.peaks.0[what].load(Relaxed) {
                 self.peaks.0[what].fetch_max(total, Relaxed);
             }
+            if what == What::Allocated as usize && total > self.recent.0.load(Relaxed) {
+                self.recent.0.fetch_max(total, Relaxed);
+            }
         }
     }
 
@@ -200,10 +205,15 @@ impl Lanes {
         Count { current, peak, allocated, freed }
     }
 
-    /// Bytes in the program's hands now, and at most so far.
+    /// Bytes in the program's hands now, and at most since the last trim.
     pub(super) fn live(&self) -> (u64, u64) {
-        let count = self.count(What::Allocated);
-        (count.current, count.peak)
+        let now = self.sums()[What::Allocated as usize].max(0);
+        (now as u64, self.recent.0.load(Relaxed).max(now) as u64)
+    }
+
+    /// Memory was trimmed to what is live.
+    pub(super) fn forget_recent(&self) {
+        self.recent.0.store(self.sums()[What::Allocated as usize], Relaxed);
     }
 
     /// From now on peaks are those from here.
