@@ -164,7 +164,7 @@ pub const KEYS: &[Key] = &[
         "0.018",
         value::ratio_or_zero,
         slack,
-        "Share of the peak of live bytes that may be held beyond it before pages move. Only cenote replay has pages so far."
+        "Share of the peak of live bytes that may be held beyond it before pages move. For memory from the C API, from PyTorch through it, and in cenote replay."
     ),
     key!(
         "idle_release",
