@@ -28,8 +28,8 @@ pub(super) struct Pages {
     pub(super) guard: Guard,
 }
 
-/// Keeps a steady state from moving the same memory to and fro. When 300 requests had to wait for moves, or three times as many handles
-/// have moved as there are, the promise is widened, and from then on after a sixth of that, by twice as much each time: a job that
+/// Keeps a steady state from moving the same memory to and fro. When 400 requests had to wait for moves, or four times as many handles
+/// have moved as there are, the promise is widened, and from then on after a quarter of that, by twice as much each time: a job that
 /// keeps moving is better off with more memory, where there is some. A trim begins anew.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
@@ -39,8 +39,8 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    const REQUESTS: u64 = 300;
-    const TIMES: u64 = 3;
+    const REQUESTS: u64 = 400;
+    const TIMES: u64 = 4;
     /// The first widening; the last one is to this times 2 to the power of [`MOST`](Self::MOST) less 1.
     const FIRST: f64 = 0.02;
     const MOST: u32 = 7;
@@ -51,7 +51,7 @@ impl Guard {
             return;
         }
         (self.requests, self.moved) = (self.requests + 1, self.moved + moved);
-        let part = if self.widenings == 0 { 1 } else { 6 };
+        let part = if self.widenings == 0 { 1 } else { 4 };
         if self.requests > Self::REQUESTS / part || self.moved > all * Self::TIMES / part {
             *self = Guard { requests: 0, moved: 0, widenings: self.widenings + 1 };
         }
