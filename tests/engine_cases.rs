@@ -94,7 +94,7 @@ fn small_requests_after_a_large_one_take_nothing_new() {
 fn sequences_of_other_lengths_hold_no_more_than_their_peak() {
     let mut job = Job::new(None);
     let rounds = [1400u64, 1700, 1900, 2048, 1400, 1450];
-    let mut pass = |job: &mut Job| {
+    let pass = |job: &mut Job| {
         for tokens in rounds {
             let wanted = [(tokens * 303_872, 0), (384 * MIB, 1), (384 * MIB, 2)];
             let blocks = wanted.map(|(bytes, stream)| job.ask(bytes, stream).expect("room"));
