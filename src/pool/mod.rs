@@ -5,6 +5,8 @@
 //! which streams used a block. So a freed slot is *waiting* until an event behind all work of the context is done, and only
 //! then *ready*.
 //!
+//! Memory for callers that name their stream comes from the [`engine`].
+//!
 //! Everything here is policy, generic over [`Driver`](crate::cuda::Driver) and deterministic: the same calls with the same
 //! answers give the same addresses.
 //!

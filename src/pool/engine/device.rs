@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::blocks::UNIT;
+use super::guard::Guard;
 use super::heap::Heap;
 use super::lanes::{Lane, Lanes, Stats, What};
 use super::span::Mapping;
 use super::streams::{Home, Key, Streams, is_small};
-use super::supply::{Guard, Pages, collect};
+use super::supply::{Pages, collect};
 use crate::cuda::{Card, CuResult, DevicePtr, Failure, StreamHandle};
 
 /// What an engine is told at its birth.

@@ -29,6 +29,7 @@ mod bins;
 mod blocks;
 mod device;
 mod grow;
+mod guard;
 mod heap;
 mod lanes;
 mod place;
