@@ -3,6 +3,8 @@
 
 mod harness;
 
+use cenote::ledger::Kind;
+use cenote::report::EventKind;
 use harness::{GIB, MIB, Outcome, Run, live, stage};
 
 /// A question of a program, with the library opened; also preloaded, or not.
@@ -134,7 +136,18 @@ fn pytorch_sets_the_fraction_and_empties_the_cache() {
 fn no_byte_is_counted_twice() {
     let outcome = ask("capi_limits", "both", true).run().ok();
     assert_eq!((outcome.value("used"), outcome.value("reserved")), (96 * MIB, 64 * MIB));
-    assert_eq!(live(outcome.report()), 32 * MIB, "what the doors saw");
+    assert_eq!(live(outcome.report()), 96 * MIB, "what the doors saw, and what the engine holds");
+    assert_eq!(outcome.device(0).memory.by_kind[&Kind::Vmm].bytes, 64 * MIB);
+}
+
+// The account of a refusal is what a user of the preload gets for any other call.
+#[test]
+fn a_refusal_is_in_the_report() {
+    let run = ask("capi_limits", "fraction", true);
+    let outcome = run.env("SIMCUDA_CAPACITY", GIB.to_string()).run().ok();
+    let events = &outcome.report().events;
+    let refused = events.iter().filter(|event| event.kind == EventKind::OutOfMemory);
+    assert!(refused.count() > 0, "{events:?}");
 }
 
 #[test]

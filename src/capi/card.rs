@@ -3,7 +3,6 @@
 //! Calls go to the driver's own functions, past the doors: nothing is counted twice. They run in the device's primary context,
 //! whatever the caller's is, and leave the captures of all threads alone.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::life;
@@ -26,8 +25,6 @@ pub struct RealCard {
     context: ContextHandle,
     /// Events that nobody uses at the moment.
     events: Mutex<Vec<usize>>,
-    /// Bytes taken from the budget that is shared with the doors.
-    budgeted: AtomicU64,
 }
 
 impl RealCard {
@@ -40,7 +37,7 @@ impl RealCard {
             real::cuDevicePrimaryCtxRetain(&mut context, device as i32).ok()?;
         }
         let events = Mutex::default();
-        Ok((RealCard { device, context, events, budgeted: AtomicU64::new(0) }, bytes as u64))
+        Ok((RealCard { device, context, events }, bytes as u64))
     }
 
     /// Makes a call in the context, unless the driver is gone.
@@ -110,12 +107,13 @@ impl Card for RealCard {
 
     fn create(&self, bytes: u64) -> Result<Handle, Failure> {
         let properties = AllocationProp::on_device(self.device);
-        let mut handle = 0;
-        // SAFETY: the handle is valid for the write, and the properties for the read.
-        let create = || unsafe { real::cuMemCreate(&mut handle, bytes as usize, &properties, 0) };
-        let taken = self.call(|| shared::take(self.device, bytes, create))?;
-        self.budgeted.fetch_add(taken, Relaxed);
-        Ok(handle)
+        let create = || {
+            let mut handle = 0;
+            // SAFETY: the handle is valid for the write, and the properties for the read.
+            unsafe { real::cuMemCreate(&mut handle, bytes as usize, &properties, 0) }.ok()?;
+            Ok(handle)
+        };
+        Ok(self.call(|| shared::create(self.device, bytes, create))?)
     }
 
     fn map(&self, at: DevicePtr, bytes: u64, handle: Handle) -> Result<(), CuResult> {
@@ -134,13 +132,13 @@ impl Card for RealCard {
         self.call(|| unsafe { real::cuMemUnmap(at, bytes as usize) }.ok())
     }
 
-    fn release(&self, handle: Handle, bytes: u64) -> Result<(), CuResult> {
-        // SAFETY: the engine releases each handle once.
-        self.call(|| unsafe { real::cuMemRelease(handle) }.ok())?;
-        let less = |budgeted: u64| Some(budgeted.saturating_sub(bytes));
-        let before = self.budgeted.fetch_update(Relaxed, Relaxed, less).unwrap_or_default();
-        shared::put_back(self.device, before.min(bytes));
-        Ok(())
+    fn release(&self, handle: Handle, _bytes: u64) -> Result<(), CuResult> {
+        self.call(|| {
+            // The handle's value may be given again as soon as the driver has it back.
+            shared::released(handle);
+            // SAFETY: the engine releases each handle once.
+            unsafe { real::cuMemRelease(handle) }.ok()
+        })
     }
 
     fn record(&self, stream: StreamHandle) -> Result<Event, CuResult> {

@@ -7,6 +7,7 @@ use super::devices::{self, Device};
 use super::threads::with_lane;
 use super::{life, oom};
 use crate::cuda::{CuResult, DevicePtr, Failure, StreamHandle};
+use crate::preload::shared;
 
 /// `CU_STREAM_LEGACY`: another name of stream 0.
 const LEGACY: StreamHandle = 1;
@@ -78,7 +79,10 @@ fn again(
     Err(match failure {
         // The driver's own answer to a process that is about to end.
         _ if life::driver_is_gone() => CuResult::DEINITIALIZED,
-        Failure::OutOfMemory => CuResult::OUT_OF_MEMORY,
+        Failure::OutOfMemory => {
+            shared::refused(bytes);
+            CuResult::OUT_OF_MEMORY
+        }
         Failure::Other(code) => code,
     })
 }

@@ -4,9 +4,10 @@ use once_cell::sync::OnceCell;
 
 pub(crate) use super::driver::{relaxed, within};
 use super::log;
-use super::process::{self, Phase};
+use super::process::{self, Phase, Process};
 use crate::conf::{self, Settings};
-use crate::cuda::{CuResult, StreamHandle};
+use crate::cuda::{CuResult, Handle, StreamHandle};
+use crate::ledger::Kind;
 
 /// Whether exit has begun, or this is the forked child of a process that used CUDA: no call to the driver any more.
 pub(crate) fn driver_is_gone() -> bool {
@@ -29,28 +30,58 @@ pub(crate) fn settings() -> Settings {
 /// What a room above does when the program destroys a stream; set once.
 pub(crate) static STREAM_ENDS: OnceCell<fn(StreamHandle)> = OnceCell::new();
 
-/// Takes memory from the driver by `call`, within the budget that it shares with what the doors see. What the pools of the doors
-/// keep is given back first where that helps. Returns the bytes that were taken from the budget.
+/// A process whose calls are seen, with its doors awake.
+fn awake() -> Option<&'static Process> {
+    process::current().filter(|_| process::phase() == Phase::Awake)
+}
+
+/// Takes physical memory from the driver by `call`, which gives a handle: within the budget that it shares with what the doors see,
+/// and in the books. What the pools of the doors keep is given back first where that helps.
 ///
 /// # Errors
 /// Out of memory where the budget is used up; what the driver says.
-pub(crate) fn take(
+pub(crate) fn create(
     device: u32,
     bytes: u64,
-    mut call: impl FnMut() -> CuResult,
-) -> Result<u64, CuResult> {
-    let process = process::current().filter(|_| process::phase() == Phase::Awake);
-    let Some(process) = process else { return call().ok().map(|()| 0) };
+    mut call: impl FnMut() -> Result<Handle, CuResult>,
+) -> Result<Handle, CuResult> {
+    let Some(process) = awake() else { return call() };
+    process.first_sight(device);
     if !process.take_budget(device, bytes) {
         return Err(CuResult::OUT_OF_MEMORY);
     }
-    let code = process.with_retry(device, call);
-    code.ok().map(|()| bytes).inspect_err(|_| process.budget(device).put_back(bytes))
+    let mut handle = 0;
+    let code = process.with_retry(device, || match call() {
+        Ok(made) => {
+            handle = made;
+            CuResult::SUCCESS
+        }
+        Err(code) => code,
+    });
+    if !code.is_ok() {
+        process.budget(device).put_back(bytes);
+        return Err(code);
+    }
+    let block = process.block(Kind::Vmm, device, bytes, 0);
+    process.count(&block);
+    if let Some(overwritten) = process.handles.created(handle, block) {
+        process.forget(&overwritten);
+    }
+    Ok(handle)
 }
 
-/// Gives bytes back to the budget that were taken from it.
-pub(crate) fn put_back(device: u32, bytes: u64) {
-    if let Some(process) = process::current() {
-        process.budget(device).put_back(bytes);
+/// A handle of [`create`] is about to go back to the driver.
+pub(crate) fn released(handle: Handle) {
+    if let Some(process) = process::current()
+        && let Some(block) = process.handles.released(handle)
+    {
+        process.forget(&block);
+    }
+}
+
+/// A request is refused for good: for the account of it in the report.
+pub(crate) fn refused(bytes: u64) {
+    if let Some(process) = awake() {
+        process.refuse(process.context(), bytes);
     }
 }

@@ -43,7 +43,7 @@ impl Inner {
 }
 
 impl Handles {
-    fn created(&self, handle: u64, block: Block) -> Option<Block> {
+    pub(in super::super) fn created(&self, handle: u64, block: Block) -> Option<Block> {
         let mut inner = lock(&self.inner);
         let number = inner.next;
         inner.next += 1;
@@ -56,7 +56,7 @@ impl Handles {
         inner.take_unheld(stale)
     }
 
-    fn released(&self, handle: u64) -> Option<Block> {
+    pub(in super::super) fn released(&self, handle: u64) -> Option<Block> {
         let mut inner = lock(&self.inner);
         let number = inner.handles.remove(&handle)?;
         if let Some(memory) = inner.memory.get_mut(&number) {
