@@ -1,8 +1,9 @@
 // Question: how long does cudaFree take while a kernel of 200 ms runs on a non-blocking stream, and how long is a launch
 // of another thread on another stream held up meanwhile? (Without a pool the first free of a round waits for the kernel, and
 // the others find the device idle.) And what does the allocation after them take, when it finds nothing that is
-// done? What of the first free's time is the rest's, and what the runtime's: two calls that do next to nothing come after the
-// same rest, and in every second round the blocks are freed through the driver, past the runtime.
+// done? The very first free of the process, and that of every second round, comes from a thread that runs; the others after a rest.
+// What of a free after a rest is the rest's, and what the runtime's: two calls that do next to nothing come after the same rest,
+// and in half of these rounds the blocks are freed through the driver, past the runtime.
 #include "common.cuh"
 
 #include <algorithm>
@@ -45,10 +46,10 @@ int main(int argc, char **argv) {
     while (!ready) {
     }
 
-    // The first free comes after a rest of the thread, the others follow at once.
+    // The first free of a round may come after a rest of the thread, the others follow at once.
     constexpr int COUNT = 9;
     const auto driver_free = entry<CUresult (*)(CUdeviceptr)>("cuMemFree", 12050);
-    std::vector<double> firsts, driver_firsts, frees, mallocs, nexts, floors, nulls;
+    std::vector<double> running_firsts, firsts, driver_firsts, frees, mallocs, nexts, floors, nulls;
     double first_ever = -1;
     int overlapped = 0;
     for (int i = 0; i < rounds; i++) {
@@ -60,16 +61,16 @@ int main(int argc, char **argv) {
         }
         kernel.start(200'000'000);
         freeing = true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        const bool past_runtime = i % 2;
+        const bool rested = i % 2, past_runtime = i % 4 == 3;
+        if (rested) std::this_thread::sleep_for(std::chrono::milliseconds(2));
         for (void *block : blocks) {
             const double begin = now_us();
             const int status = past_runtime ? int(driver_free(reinterpret_cast<CUdeviceptr>(block))) : int(cudaFree(block));
             const double took = now_us() - begin;
-            (block != blocks[0] ? frees : past_runtime ? driver_firsts : firsts).push_back(took);
+            (block != blocks[0] ? frees : !rested ? running_firsts : past_runtime ? driver_firsts : firsts).push_back(took);
             CHECK(cudaError_t(status));
         }
-        if (first_ever < 0) first_ever = firsts[0];
+        if (first_ever < 0) first_ever = running_firsts[0];
         overlapped += kernel.running();
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         freeing = false;
@@ -80,22 +81,24 @@ int main(int argc, char **argv) {
         nexts.push_back(now_us() - begin);
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         int device;
-        double rested = now_us();
+        double slept = now_us();
         CHECK(cudaGetDevice(&device));
-        floors.push_back(now_us() - rested);
+        floors.push_back(now_us() - slept);
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        rested = now_us();
+        slept = now_us();
         CHECK(cudaFree(nullptr));
-        nulls.push_back(now_us() - rested);
+        nulls.push_back(now_us() - slept);
         CHECK(cudaStreamSynchronize(kernel.stream));
     }
     done = true;
     launcher.join();
-    for (auto *each : {&firsts, &driver_firsts, &frees, &mallocs, &nexts, &floors, &nulls, &each_launch})
+    for (auto *each : {&running_firsts, &firsts, &driver_firsts, &frees, &mallocs, &nexts, &floors, &nulls, &each_launch})
         std::sort(each->begin(), each->end());
     const auto median = [](const std::vector<double> &sorted) { return sorted.empty() ? -1 : sorted[sorted.size() / 2]; };
     std::printf("{\"first_ever_us\": %.2f, \"next_us_median\": %.2f, \"next_us_max\": %.2f, \"floor_us_median\": %.2f, ",
                 first_ever, median(nexts), nexts.back(), median(floors));
+    std::printf("\"running_first_us_median\": %.2f, \"running_first_us_max\": %.2f, ", median(running_firsts),
+                running_firsts.back());
     std::printf("\"null_us_median\": %.2f, \"driver_first_us_median\": %.2f, \"launch_us_median\": %.3f, ", median(nulls),
                 median(driver_firsts), median(each_launch));
     std::printf("\"first_us_median\": %.2f, \"first_us_max\": %.2f, \"free_us_median\": %.2f, \"free_us_max\": %.2f, "
