@@ -18,6 +18,21 @@
 #include <stdint.h>
 
 /**
+ * What is in nobody's hands.
+ */
+#define CENOTE_BLOCK_FREE 0
+
+/**
+ * What is in the program's.
+ */
+#define CENOTE_BLOCK_LIVE 1
+
+/**
+ * What was freed, while other streams still use it.
+ */
+#define CENOTE_BLOCK_PENDING 2
+
+/**
  * Done.
  */
 #define CENOTE_OK 0
@@ -51,6 +66,95 @@
  * An internal error.
  */
 #define CENOTE_UNKNOWN 999
+
+/**
+ * How the memory of a device that is held is used at the moment. Later versions add fields at the end.
+ */
+struct cenote_usage {
+  /**
+   * Set by the caller, as in `cenote_stats`.
+   */
+  size_t size;
+  /**
+   * Bytes freed, while other streams still use them.
+   */
+  uint64_t pending_bytes;
+  /**
+   * Blocks of that.
+   */
+  uint64_t pending_blocks;
+  /**
+   * Bytes free, in pages in which something lives: they can't go back to the driver.
+   */
+  uint64_t inactive_split_bytes;
+  /**
+   * Free blocks with such bytes.
+   */
+  uint64_t inactive_split_blocks;
+  /**
+   * Bytes held for blocks below 64 KiB.
+   */
+  uint64_t small_reserved_bytes;
+  /**
+   * Pages of that.
+   */
+  uint64_t small_pages;
+  /**
+   * Of `inactive_split_bytes`, those among blocks below 64 KiB.
+   */
+  uint64_t small_inactive_split_bytes;
+  /**
+   * Of `inactive_split_blocks`, likewise.
+   */
+  uint64_t small_inactive_split_blocks;
+  /**
+   * The largest free block.
+   */
+  uint64_t largest_free_bytes;
+  /**
+   * Bytes of the device.
+   */
+  uint64_t device_total_bytes;
+};
+
+/**
+ * A block with memory.
+ */
+struct cenote_block {
+  /**
+   * Where it begins.
+   */
+  uint64_t address;
+  /**
+   * Its bytes.
+   */
+  uint64_t bytes;
+  /**
+   * What was asked for; 0 of a free one.
+   */
+  uint64_t requested_bytes;
+  /**
+   * The stream that orders it.
+   */
+  uint64_t stream;
+  /**
+   * The pool that it belongs to; 0 for none.
+   */
+  uint64_t pool;
+  /**
+   * One of `CENOTE_BLOCK_FREE`, `CENOTE_BLOCK_LIVE`, `CENOTE_BLOCK_PENDING`.
+   */
+  uint32_t state;
+  /**
+   * 1 if it lies among the blocks below 64 KiB.
+   */
+  uint32_t is_small;
+};
+
+/**
+ * Called for each block, with the pointer given to `cenote_blocks`. It may call any function of the library.
+ */
+typedef void (*cenote_block_fn)(const struct cenote_block *block, void *user);
 
 /**
  * A number, its peak, and what was ever added to it and taken away.
@@ -138,6 +242,34 @@ struct cenote_stats {
    * Calls of `cenote_mark`.
    */
   uint64_t marks;
+  /**
+   * Pieces of physical memory that are held.
+   */
+  struct cenote_count pages;
+  /**
+   * Of `allocated_bytes`, those of blocks below 64 KiB, which lie apart from the others.
+   */
+  struct cenote_count small_allocated_bytes;
+  /**
+   * Of `requested_bytes`, likewise.
+   */
+  struct cenote_count small_requested_bytes;
+  /**
+   * Of `blocks`, likewise.
+   */
+  struct cenote_count small_blocks;
+  /**
+   * Peak of the bytes of blocks of 64 KiB and more.
+   */
+  uint64_t large_allocated_peak;
+  /**
+   * Peak of what was asked for of them.
+   */
+  uint64_t large_requested_peak;
+  /**
+   * Peak of their number.
+   */
+  uint64_t large_blocks_peak;
 };
 
 /**
@@ -150,6 +282,34 @@ typedef int (*cenote_oom_fn)(int device, size_t size, void *user);
 #ifdef __cplusplus
 extern "C" {
 #endif /* __cplusplus */
+
+/**
+ * Bytes of a live block, by the address that it was given out with, to `bytes`; and what was asked for to `requested`.
+ *
+ * `bytes` and `requested` are null or valid for the write.
+ */
+int cenote_block_size(const void *pointer,
+                      uint64_t *bytes,
+                      uint64_t *requested);
+
+/**
+ * Writes how the memory of a device is used at the moment. Set `usage->size` first. It looks at all free blocks, so it is not for
+ * every step of a program that has very many. All are 0 where no memory was asked of the device.
+ *
+ * `usage` is valid for the write of `usage->size` bytes.
+ */
+int cenote_usage(int device,
+                 struct cenote_usage *usage);
+
+/**
+ * Calls a function for each block of a device that has memory: for blocks that lie side by side in the order of their addresses,
+ * group after group. They are as they were at one moment or another of the call; no lock is held.
+ *
+ * `each` can be called with `user`.
+ */
+int cenote_blocks(int device,
+                  cenote_block_fn each,
+                  void *user);
 
 /**
  * Allocates `size` bytes of a device for work on `stream`, and writes the address to `out`; null there if it fails.
@@ -234,6 +394,30 @@ void cenote_on_oom(cenote_oom_fn callback,
  * The version of the library, such as "0.1.0".
  */
 const char *cenote_version(void);
+
+/**
+ * Makes a private pool on a device, for `cenote_pool_alloc`, and returns its number; 0 where there is no such device.
+ */
+uint64_t cenote_pool_make(int device);
+
+/**
+ * Allocates from a private pool, as `cenote_alloc` does otherwise. Its memory keeps its address, and goes to nobody else until the
+ * pool is given up: a graph that was captured with it may be launched on any stream. Pool 0 is none.
+ *
+ * As for `cenote_alloc`.
+ */
+int cenote_pool_alloc(size_t size,
+                      int device,
+                      void *stream,
+                      uint64_t pool,
+                      void **out);
+
+/**
+ * Gives a private pool up: nothing is captured with it any more, and no graph of it is launched. What is free of it goes to others
+ * when the work that was submitted is done; what lives stays until it is freed.
+ */
+int cenote_pool_end(int device,
+                    uint64_t pool);
 
 /**
  * Memory for a tensor: at least `size` bytes of a device, for work on `stream`. Null where there is none, and for size 0.

@@ -21,7 +21,7 @@ pub const CENOTE_INVALID_DEVICE: c_int = 101;
 /// An internal error.
 pub const CENOTE_UNKNOWN: c_int = 999;
 
-fn status<T>(answer: Result<T, CuResult>) -> c_int {
+pub(super) fn status<T>(answer: Result<T, CuResult>) -> c_int {
     answer.map_or_else(|code| code.0 as c_int, |_| CENOTE_OK)
 }
 

@@ -44,16 +44,23 @@ pub(super) fn allocate(
 ) -> Result<DevicePtr, CuResult> {
     let device = devices::device(ordinal)?;
     let stream = named(stream)?;
-    match attempt(device, bytes, stream) {
-        Ok(address) => Ok(address),
-        Err(failure) => again(device, bytes, stream, failure),
-    }
+    let pool = if device.pools.any_open() { pool(device, stream) } else { 0 };
+    allocate_from(device, pool, bytes, stream)
 }
 
+/// Memory of a private pool; 0 for none.
 #[inline]
-fn attempt(device: &Device, bytes: u64, stream: StreamHandle) -> Result<DevicePtr, Failure> {
-    let pool = if device.pools.any_open() { pool(device, stream) } else { 0 };
-    with_lane(device, |lane| device.engine.allocate(lane, bytes, stream, pool))
+pub(super) fn allocate_from(
+    device: &Device,
+    pool: u64,
+    bytes: u64,
+    stream: StreamHandle,
+) -> Result<DevicePtr, CuResult> {
+    let attempt = || with_lane(device, |lane| device.engine.allocate(lane, bytes, stream, pool));
+    match attempt() {
+        Ok(address) => Ok(address),
+        Err(failure) => again(device, bytes, failure, attempt),
+    }
 }
 
 /// The private pool that a request on a stream goes to.
@@ -67,11 +74,11 @@ fn pool(device: &Device, stream: StreamHandle) -> u64 {
 fn again(
     device: &Device,
     bytes: u64,
-    stream: StreamHandle,
     mut failure: Failure,
+    attempt: impl Fn() -> Result<DevicePtr, Failure>,
 ) -> Result<DevicePtr, CuResult> {
     while failure == Failure::OutOfMemory && oom::ask(device.index, bytes) {
-        match attempt(device, bytes, stream) {
+        match attempt() {
             Ok(address) => return Ok(address),
             Err(other) => failure = other,
         }

@@ -14,16 +14,19 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 
 pub mod api;
+pub mod blocks;
 mod card;
 mod devices;
 mod life;
 mod marks;
 mod memory;
 mod oom;
+pub mod pool;
 mod pools;
 mod stats;
 mod threads;
 pub mod torch;
 
+pub use blocks::cenote_block_fn;
 pub use oom::cenote_oom_fn;
-pub use stats::{cenote_count, cenote_stats};
+pub use stats::{cenote_block, cenote_count, cenote_stats, cenote_usage};

@@ -52,6 +52,13 @@ impl Pools {
         self.lock().open.last().copied().unwrap_or(0)
     }
 
+    /// The number of a new pool that has no name.
+    pub(super) fn number(&self) -> u64 {
+        let mut inner = self.lock();
+        inner.numbers += 1;
+        inner.numbers
+    }
+
     /// A capture into a pool begins.
     pub(super) fn begin(&self, name: PoolName) {
         let mut inner = self.lock();

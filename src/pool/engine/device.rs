@@ -130,7 +130,7 @@ impl<C: Card> Engine<C> {
             Some(address) => address,
             None => self.grow(home, bytes, requested)?,
         };
-        self.lanes.add(lane, [bytes, requested, 1]);
+        self.lanes.add(lane, key.small, [bytes, requested, 1]);
         Ok(address)
     }
 
@@ -148,7 +148,7 @@ impl<C: Card> Engine<C> {
             heap.put(id);
         }
         drop(heap);
-        self.lanes.sub(lane, [bytes, requested, 1]);
+        self.lanes.sub(lane, is_small(bytes), [bytes, requested, 1]);
         Ok(bytes)
     }
 
@@ -208,6 +208,7 @@ impl<C: Card> Engine<C> {
             allocated_bytes: self.lanes.count(What::Allocated),
             requested_bytes: self.lanes.count(What::Requested),
             allocation: self.lanes.count(What::Blocks),
+            small: self.lanes.small(),
             ..pages.stats
         }
     }
@@ -216,7 +217,9 @@ impl<C: Card> Engine<C> {
     pub fn reset_peaks(&self) {
         self.lanes.reset_peaks();
         let stats = &mut self.pages().stats;
-        stats.reserved_bytes.peak = stats.reserved_bytes.current;
+        for count in [&mut stats.reserved_bytes, &mut stats.handles] {
+            count.peak = count.current;
+        }
     }
 
     /// Gives back to the driver what nobody has, waiting for the work in flight. Returns the bytes.

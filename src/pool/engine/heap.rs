@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::bins::Bins;
-use super::blocks::{Blocks, Id, NONE, State, UNIT};
+use super::blocks::{Block, Blocks, Id, NONE, State, UNIT};
 use super::span::{PAGE, Span};
 use super::users::{Pending, Users};
 use crate::cuda::Event;
@@ -115,6 +115,11 @@ impl Heap {
             && self.blocks[id].address == address
             && self.blocks[id].state == State::Live;
         is_it.then_some(id)
+    }
+
+    /// All blocks, by address.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.onward(FIRST).map(|id| &self.blocks[id])
     }
 
     /// Whether nothing lives in it, and nothing that was done in it goes on.

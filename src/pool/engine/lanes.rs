@@ -1,7 +1,7 @@
 //! Counters that threads do not fight over.
 //!
 //! Every thread counts in a *lane* of its own, written by nobody else; the sum over the lanes is exact. The peak of a sum is
-//! harder: it needs the sum after every step. So a lane remembers what the others hold, and looks again whenever another lane
+//! harder: it needs the sum after every step. So a lane remembers what all hold together, and looks again whenever another lane
 //! has been at work since its last step. Threads that are at it all the time would do nothing else: after a row of looks with
 //! little in between a lane looks less and less often, at most every 4096 steps. So peaks are exact while threads take turns now and
 //! then, and else off by at most what the others did meanwhile.
@@ -25,6 +25,15 @@ pub(super) enum What {
 }
 
 const WHATS: usize = 3;
+/// Blocks of the heaps for small ones are counted apart from the others.
+const CLASSES: usize = 2;
+const SLOTS: usize = CLASSES * WHATS;
+
+/// Where the number of a class is: the large blocks' come first.
+#[inline]
+fn slot(small: bool, what: usize) -> usize {
+    usize::from(small) * WHATS + what
+}
 
 /// A number, its peak, and what was ever added and taken away.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +48,19 @@ pub struct Count {
     pub freed: u64,
 }
 
+impl Count {
+    pub(super) fn add(&mut self, number: u64) {
+        self.current += number;
+        self.allocated += number;
+        self.peak = self.peak.max(self.current);
+    }
+
+    pub(super) fn sub(&mut self, number: u64) {
+        self.current -= number;
+        self.freed += number;
+    }
+}
+
 /// The numbers of one device. Bytes, except where another unit is named.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -50,6 +72,8 @@ pub struct Stats {
     pub allocation: Count,
     /// Bytes that the driver counts for us.
     pub reserved_bytes: Count,
+    /// Handles held: pieces of physical memory.
+    pub handles: Count,
     /// Handles created.
     pub pages_created: u64,
     /// Handles that were taken from one address to another.
@@ -62,18 +86,34 @@ pub struct Stats {
     pub alloc_retries: u64,
     /// Requests that were refused.
     pub ooms: u64,
+    /// Of the blocks in the program's hands, those below 64 KiB, which lie apart.
+    pub small: SmallStats,
+}
+
+/// The numbers of small blocks; what is not in them is of large ones, but for the peaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SmallStats {
+    /// Bytes of blocks in the program's hands.
+    pub allocated_bytes: Count,
+    /// Of them, what was asked for.
+    pub requested_bytes: Count,
+    /// Blocks in the program's hands.
+    pub allocation: Count,
+    /// Peaks of bytes, requested bytes and number of the large blocks.
+    pub large_peaks: [u64; WHATS],
 }
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Book {
-    added: [AtomicU64; WHATS],
-    taken: [AtomicU64; WHATS],
+    added: [AtomicU64; SLOTS],
+    taken: [AtomicU64; SLOTS],
 }
 
 impl Book {
-    fn net(&self, what: usize) -> i64 {
-        self.added[what].load(Relaxed).wrapping_sub(self.taken[what].load(Relaxed)) as i64
+    #[inline]
+    fn net(&self, slot: usize) -> i64 {
+        self.added[slot].load(Relaxed).wrapping_sub(self.taken[slot].load(Relaxed)) as i64
     }
 }
 
@@ -82,7 +122,8 @@ impl Book {
 pub struct Lane {
     id: u64,
     book: Arc<Book>,
-    others: [i64; WHATS],
+    /// What all lanes hold together, as of the last look and this lane's steps since.
+    held: [i64; SLOTS],
     /// Steps since the last look, those that were skipped left out.
     steps: u32,
     /// Steps that are skipped yet.
@@ -97,9 +138,16 @@ pub(super) struct Lanes {
     ids: AtomicU64,
     /// The lane that took the last step that was not skipped.
     active: Apart<AtomicU64>,
-    peaks: Apart<[AtomicI64; WHATS]>,
+    peaks: Apart<Peaks>,
     /// Peak of the allocated bytes since the last trim: what the promise of memory goes by.
     recent: Apart<AtomicI64>,
+}
+
+#[derive(Debug, Default)]
+struct Peaks {
+    all: [AtomicI64; WHATS],
+    /// By class.
+    each: [AtomicI64; SLOTS],
 }
 
 /// Something with cache lines of its own.
@@ -121,9 +169,9 @@ impl Lanes {
         living.push(Arc::clone(&book));
         for book in &ended[..ended.len().saturating_sub(1)] {
             let kept = &ended[ended.len() - 1];
-            for what in 0..WHATS {
-                kept.added[what].fetch_add(book.added[what].load(Relaxed), Relaxed);
-                kept.taken[what].fetch_add(book.taken[what].load(Relaxed), Relaxed);
+            for slot in 0..SLOTS {
+                kept.added[slot].fetch_add(book.added[slot].load(Relaxed), Relaxed);
+                kept.taken[slot].fetch_add(book.taken[slot].load(Relaxed), Relaxed);
             }
         }
         living.extend(ended.last().cloned());
@@ -131,22 +179,21 @@ impl Lanes {
         Lane {
             id: self.ids.fetch_add(1, Relaxed) + 1,
             book,
-            others: [0; WHATS],
+            held: [0; SLOTS],
             steps: 0,
             skip: 0,
             row: 0,
         }
     }
 
-    fn sums(&self) -> [i64; WHATS] {
+    fn sums(&self) -> [i64; SLOTS] {
         let books = self.books();
-        std::array::from_fn(|what| books.iter().map(|book| book.net(what)).sum())
+        std::array::from_fn(|slot| books.iter().map(|book| book.net(slot)).sum())
     }
 
     #[cold]
     fn look(&self, lane: &mut Lane) {
-        let sums = self.sums();
-        lane.others = std::array::from_fn(|what| sums[what] - lane.book.net(what));
+        lane.held = self.sums();
         self.active.0.store(lane.id, Relaxed);
         lane.row = if lane.steps < FEW { lane.row + 1 } else { 0 };
         lane.steps = 0;
@@ -157,27 +204,31 @@ impl Lanes {
 
     /// A block of these numbers was handed out.
     #[inline]
-    pub(super) fn add(&self, lane: &mut Lane, numbers: [u64; WHATS]) {
+    pub(super) fn add(&self, lane: &mut Lane, small: bool, numbers: [u64; WHATS]) {
         self.step(lane);
         for (what, number) in numbers.into_iter().enumerate() {
-            let added = &lane.book.added[what];
+            let (own, other) = (slot(small, what), slot(!small, what));
+            let added = &lane.book.added[own];
             added.store(added.load(Relaxed).wrapping_add(number), Relaxed);
-            let total = lane.others[what] + lane.book.net(what);
-            if total > self.peaks.0[what].load(Relaxed) {
-                self.peaks.0[what].fetch_max(total, Relaxed);
-            }
-            if what == What::Allocated as usize && total > self.recent.0.load(Relaxed) {
-                self.recent.0.fetch_max(total, Relaxed);
+            let of_class = lane.held[own].wrapping_add(number as i64);
+            lane.held[own] = of_class;
+            let total = of_class + lane.held[other];
+            raise(&self.peaks.0.each[own], of_class);
+            raise(&self.peaks.0.all[what], total);
+            if what == What::Allocated as usize {
+                raise(&self.recent.0, total);
             }
         }
     }
 
     /// A block of these numbers was taken back.
     #[inline]
-    pub(super) fn sub(&self, lane: &mut Lane, numbers: [u64; WHATS]) {
+    pub(super) fn sub(&self, lane: &mut Lane, small: bool, numbers: [u64; WHATS]) {
         self.step(lane);
         for (what, number) in numbers.into_iter().enumerate() {
-            let taken = &lane.book.taken[what];
+            let slot = slot(small, what);
+            lane.held[slot] = lane.held[slot].wrapping_sub(number as i64);
+            let taken = &lane.book.taken[slot];
             taken.store(taken.load(Relaxed).wrapping_add(number), Relaxed);
         }
     }
@@ -193,34 +244,74 @@ impl Lanes {
         }
     }
 
+    fn added_and_taken(&self, slots: &[usize]) -> (u64, u64) {
+        let books = self.books();
+        let sum = |of: fn(&Book) -> &[AtomicU64; SLOTS]| -> u64 {
+            let all = books.iter().flat_map(|book| slots.iter().map(move |&slot| &of(book)[slot]));
+            all.map(|number| number.load(Relaxed)).fold(0, u64::wrapping_add)
+        };
+        (sum(|book| &book.added), sum(|book| &book.taken))
+    }
+
+    fn count_of(&self, slots: &[usize], peak: &AtomicI64) -> Count {
+        let (allocated, freed) = self.added_and_taken(slots);
+        let current = allocated.saturating_sub(freed);
+        let peak = (peak.load(Relaxed).max(0) as u64).max(current);
+        Count { current, peak, allocated, freed }
+    }
+
     pub(super) fn count(&self, what: What) -> Count {
         let what = what as usize;
-        let books = self.books();
-        let sum = |of: fn(&Book) -> &[AtomicU64; WHATS]| -> u64 {
-            books.iter().map(|book| of(book)[what].load(Relaxed)).fold(0, u64::wrapping_add)
+        self.count_of(&[slot(false, what), slot(true, what)], &self.peaks.0.all[what])
+    }
+
+    pub(super) fn small(&self) -> SmallStats {
+        let of = |small, what: What| {
+            let slot = slot(small, what as usize);
+            self.count_of(&[slot], &self.peaks.0.each[slot])
         };
-        let (allocated, freed) = (sum(|book| &book.added), sum(|book| &book.taken));
-        let current = allocated.saturating_sub(freed);
-        let peak = (self.peaks.0[what].load(Relaxed).max(0) as u64).max(current);
-        Count { current, peak, allocated, freed }
+        SmallStats {
+            allocated_bytes: of(true, What::Allocated),
+            requested_bytes: of(true, What::Requested),
+            allocation: of(true, What::Blocks),
+            large_peaks: [What::Allocated, What::Requested, What::Blocks]
+                .map(|what| of(false, what).peak),
+        }
+    }
+
+    fn now(&self) -> i64 {
+        let sums = self.sums();
+        let what = What::Allocated as usize;
+        sums[slot(false, what)] + sums[slot(true, what)]
     }
 
     /// Bytes in the program's hands now, and at most since the last trim.
     pub(super) fn live(&self) -> (u64, u64) {
-        let now = self.sums()[What::Allocated as usize].max(0);
+        let now = self.now().max(0);
         (now as u64, self.recent.0.load(Relaxed).max(now) as u64)
     }
 
     /// Memory was trimmed to what is live.
     pub(super) fn forget_recent(&self) {
-        self.recent.0.store(self.sums()[What::Allocated as usize], Relaxed);
+        self.recent.0.store(self.now(), Relaxed);
     }
 
     /// From now on peaks are those from here.
     pub(super) fn reset_peaks(&self) {
-        for (peak, now) in self.peaks.0.iter().zip(self.sums()) {
+        let sums = self.sums();
+        for (peak, now) in self.peaks.0.each.iter().zip(sums) {
             peak.store(now, Relaxed);
         }
+        for (what, peak) in self.peaks.0.all.iter().enumerate() {
+            peak.store(sums[slot(false, what)] + sums[slot(true, what)], Relaxed);
+        }
+    }
+}
+
+#[inline]
+fn raise(peak: &AtomicI64, to: i64) {
+    if to > peak.load(Relaxed) {
+        peak.fetch_max(to, Relaxed);
     }
 }
 
@@ -232,24 +323,28 @@ mod tests {
     fn peaks_are_exact_while_threads_take_turns() {
         let lanes = Lanes::default();
         let (mut one, mut two) = (lanes.lane(), lanes.lane());
-        lanes.add(&mut one, [10, 10, 1]);
-        lanes.add(&mut two, [10, 10, 1]);
-        lanes.sub(&mut two, [10, 10, 1]);
-        lanes.sub(&mut one, [10, 10, 1]);
-        lanes.add(&mut two, [15, 15, 1]);
+        lanes.add(&mut one, false, [10, 10, 1]);
+        lanes.add(&mut two, true, [10, 10, 1]);
+        lanes.sub(&mut two, true, [10, 10, 1]);
+        lanes.sub(&mut one, false, [10, 10, 1]);
+        lanes.add(&mut two, true, [15, 15, 1]);
         assert_eq!(
             lanes.count(What::Allocated),
             Count { current: 15, peak: 20, allocated: 35, freed: 20 }
         );
+        let small = lanes.small();
+        assert_eq!((small.allocated_bytes.current, small.allocated_bytes.peak), (15, 15));
+        assert_eq!((small.allocated_bytes.freed, small.large_peaks), (10, [10, 10, 1]));
         lanes.reset_peaks();
         assert_eq!(lanes.count(What::Allocated).peak, 15);
+        assert_eq!(lanes.small().large_peaks, [0, 0, 0]);
     }
 
     #[test]
     fn what_ended_threads_counted_stays() {
         let lanes = Lanes::default();
         for _ in 0..100 {
-            lanes.add(&mut lanes.lane(), [2, 1, 1]);
+            lanes.add(&mut lanes.lane(), false, [2, 1, 1]);
         }
         let _last = lanes.lane();
         assert_eq!(lanes.count(What::Blocks).current, 100);

@@ -31,6 +31,7 @@ mod device;
 mod grow;
 mod guard;
 mod heap;
+mod inspect;
 mod lanes;
 mod place;
 mod span;
@@ -39,4 +40,5 @@ mod supply;
 mod users;
 
 pub use device::{Engine, EngineSettings};
-pub use lanes::{Count, Lane, Stats};
+pub use inspect::{BlockState, BlockView, Usage};
+pub use lanes::{Count, Lane, SmallStats, Stats};

@@ -26,6 +26,8 @@ pub(super) struct Span {
     pub(super) bytes: u64,
     mappings: Vec<Mapping>,
     spare: Vec<u32>,
+    /// Bytes of the mappings.
+    pub(super) mapped: u64,
     /// The mapping of each page, up to the highest that ever had one.
     pages: Vec<u32>,
     /// The block that begins in each stretch of `1 << shift` bytes; there is at most one live one.
@@ -36,7 +38,16 @@ pub(super) struct Span {
 impl Span {
     /// A range whose live blocks have at least `1 << shift` bytes.
     pub(super) fn new(base: DevicePtr, bytes: u64, shift: u32) -> Self {
-        Span { base, bytes, mappings: vec![], spare: vec![], pages: vec![], starts: vec![], shift }
+        Span {
+            base,
+            bytes,
+            mappings: vec![],
+            spare: vec![],
+            mapped: 0,
+            pages: vec![],
+            starts: vec![],
+            shift,
+        }
     }
 
     fn page(&self, address: u64) -> usize {
@@ -49,7 +60,13 @@ impl Span {
         self.mappings.get(index as usize).copied()
     }
 
+    /// Mappings there are.
+    pub(super) fn count(&self) -> u64 {
+        (self.mappings.len() - self.spare.len()) as u64
+    }
+
     pub(super) fn insert(&mut self, mapping: Mapping) {
+        self.mapped += mapping.bytes;
         let index = self.spare.pop().unwrap_or_else(|| {
             self.mappings.push(mapping);
             (self.mappings.len() - 1) as u32
@@ -63,6 +80,7 @@ impl Span {
     }
 
     pub(super) fn remove(&mut self, mapping: Mapping) {
+        self.mapped -= mapping.bytes;
         let (first, end) = (self.page(mapping.address), self.page(mapping.end()));
         self.spare.push(self.pages[first]);
         self.pages[first..end].fill(u32::MAX);

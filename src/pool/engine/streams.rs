@@ -58,6 +58,11 @@ impl Home {
         self.pool.load(Relaxed)
     }
 
+    /// Whether its blocks are small ones.
+    pub(super) fn is_small(&self) -> bool {
+        self.small
+    }
+
     /// Whether its memory must stay where it is: graphs of its private pool remember the addresses, even if its stream is gone.
     pub(super) fn is_pinned(&self) -> bool {
         self.is_pinned.load(Acquire)

@@ -24,8 +24,6 @@ pub(super) struct Pages {
     pub(super) stats: Stats,
     /// Handles that lie nowhere.
     pub(super) spare: Vec<(Handle, u64)>,
-    /// Handles that are held.
-    handles: u64,
     pub(super) guard: Guard,
 }
 
@@ -176,7 +174,7 @@ impl<C: Card> Engine<C> {
             }
             self.release(pages, victim.mapping.handle, victim.mapping.bytes);
         }
-        let (moved, all) = (plan.moves.len() as u64, pages.handles);
+        let (moved, all) = (plan.moves.len() as u64, pages.stats.handles.current);
         pages.guard.moved(moved, all);
         for (victim, address) in &plan.moves {
             if !self.pick_up(home, own, victim) {
@@ -229,11 +227,8 @@ impl<C: Card> Engine<C> {
         }
         let handle = self.card.create(bytes)?;
         pages.stats.pages_created += 1;
-        pages.handles += 1;
-        let reserved = &mut pages.stats.reserved_bytes;
-        reserved.current += bytes;
-        reserved.allocated += bytes;
-        reserved.peak = reserved.peak.max(reserved.current);
+        pages.stats.handles.add(1);
+        pages.stats.reserved_bytes.add(bytes);
         Ok(handle)
     }
 
@@ -269,10 +264,8 @@ impl<C: Card> Engine<C> {
     /// Gives a handle back that is mapped nowhere.
     pub(super) fn release(&self, pages: &mut Pages, handle: Handle, bytes: u64) {
         if self.card.release(handle, bytes).is_ok() {
-            pages.handles -= 1;
-            let reserved = &mut pages.stats.reserved_bytes;
-            reserved.current -= bytes;
-            reserved.freed += bytes;
+            pages.stats.handles.sub(1);
+            pages.stats.reserved_bytes.sub(bytes);
         }
     }
 

@@ -31,7 +31,7 @@ impl Users {
 /// A freed block that other streams still use.
 #[derive(Debug)]
 pub(super) struct Pending {
-    id: Id,
+    pub(super) id: Id,
     users: Users,
 }
 
