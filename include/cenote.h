@@ -115,6 +115,10 @@ struct cenote_usage {
    * Bytes of the device.
    */
   uint64_t device_total_bytes;
+  /**
+   * Of them, what the driver has left.
+   */
+  uint64_t device_free_bytes;
 };
 
 /**

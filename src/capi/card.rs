@@ -82,6 +82,14 @@ impl RealCard {
         Ok((base, bytes as u64))
     }
 
+    /// What the driver has left, in bytes; 0 where it does not say.
+    pub(super) fn free_bytes(&self) -> u64 {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are valid for the writes. No capture minds the question.
+        let mut ask = || unsafe { real::cuMemGetInfo_v2(&mut free, &mut total) };
+        self.call(|| ask().ok()).map_or(0, |()| free as u64)
+    }
+
     /// Whether a stream captures, or can't be used since another one does.
     pub(super) fn is_capturing(&self, stream: StreamHandle) -> bool {
         let mut status = NOT_CAPTURING;

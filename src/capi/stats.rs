@@ -99,6 +99,8 @@ pub struct cenote_usage {
     pub largest_free_bytes: u64,
     /// Bytes of the device.
     pub device_total_bytes: u64,
+    /// Of them, what the driver has left.
+    pub device_free_bytes: u64,
 }
 
 /// What is in nobody's hands.
@@ -158,6 +160,7 @@ impl cenote_usage {
             small_inactive_split_blocks: usage.small_splits,
             largest_free_bytes: usage.largest_free_bytes,
             device_total_bytes: device.total,
+            device_free_bytes: device.engine.card().free_bytes(),
         }
     }
 }

@@ -15,6 +15,15 @@ pub enum Mode {
     Off,
 }
 
+/// What is done about PyTorch's allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Torch {
+    /// It stays; its segments are pooled and reported.
+    Off,
+    /// The adapter takes its place: every tensor comes from the engine.
+    Adapter,
+}
+
 /// How many call stacks are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stacks {
@@ -55,6 +64,8 @@ pub struct Settings {
     pub stacks: Stacks,
     /// `free_stacks`
     pub free_stacks: bool,
+    /// `torch`
+    pub torch: Torch,
     /// `report_every`
     pub report_every: Option<Duration>,
     /// `strict`
@@ -77,6 +88,7 @@ impl Default for Settings {
             slabs: true,
             stacks: Stacks::Full,
             free_stacks: false,
+            torch: Torch::Off,
             report_every: None,
             strict: false,
         }
@@ -99,6 +111,7 @@ pub struct Key {
 }
 
 const MODES: &str = "one of pool, observe, off";
+const TORCH: &str = "one of off, adapter";
 const STACKS: &str = "one of off, sampled, full";
 
 /// Builds one entry: the parser that is named, then where its value goes.
@@ -206,6 +219,14 @@ pub const KEYS: &[Key] = &[
         free_stacks,
         "Keep the call stack of every free as well, so that the report of a double free shows both. The first free from a place costs about 10 us more."
     ),
+    key!(
+        "torch",
+        Kind::Word(TORCH),
+        "off",
+        torch,
+        torch,
+        "adapter: put cenote in the place of PyTorch's allocator, so that every tensor comes from its engine. Needs g++ once for each PyTorch; cenote run --torch sets it."
+    ),
     key!("report_every", Kind::Duration, "none", value::duration, some report_every,
         "Also write the report at this interval."),
     key!(
@@ -223,6 +244,14 @@ fn mode(text: &str) -> Option<Mode> {
         "pool" => Some(Mode::Pool),
         "observe" => Some(Mode::Observe),
         "off" => Some(Mode::Off),
+        _ => None,
+    }
+}
+
+fn torch(text: &str) -> Option<Torch> {
+    match text {
+        "off" => Some(Torch::Off),
+        "adapter" => Some(Torch::Adapter),
         _ => None,
     }
 }
@@ -265,6 +294,11 @@ pub const VARIABLES: &[Variable] = &[
         name: "CENOTE_RANK",
         default: "",
         doc: "The rank to report, where the launcher's is wrong.",
+    },
+    Variable {
+        name: "CENOTE_CACHE_DIR",
+        default: "",
+        doc: "Folder of the compiled adapters for PyTorch (torch:adapter); else XDG_CACHE_HOME/cenote, else ~/.cache/cenote.",
     },
     Variable {
         name: "CENOTE_RUNTIME_DIR",

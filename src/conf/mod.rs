@@ -12,7 +12,7 @@
 mod keys;
 mod value;
 
-pub use keys::{KEYS, Key, Mode, Settings, Stacks, VARIABLES, Variable};
+pub use keys::{KEYS, Key, Mode, Settings, Stacks, Torch, VARIABLES, Variable};
 pub use value::{Kind, parse_bytes};
 
 /// The settings that `text` asks for, and one line for each part of it that could not be used.

@@ -6,6 +6,7 @@
 /// | --- | --- |
 /// | `lookups` | answers for them before anything else of cenote is awake |
 /// | `launches` | looks at the first launch of each kernel; in brackets stands the argument that is the kernel |
+/// | `starts` | looks whether PyTorch is there once they are done |
 /// | `hooked` | answers for them |
 /// | `called` | only calls them |
 ///
@@ -25,6 +26,9 @@ macro_rules! driver_api {
                 cuLaunchCooperativeKernel_ptsz[function](function: usize, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint, block_z: c_uint, shared: c_uint, stream: StreamHandle, parameters: *mut *mut c_void);
                 cuLaunchKernelEx[function](configuration: *const c_void, function: usize, parameters: *mut *mut c_void, extra: *mut *mut c_void);
                 cuLaunchKernelEx_ptsz[function](configuration: *const c_void, function: usize, parameters: *mut *mut c_void, extra: *mut *mut c_void);
+            }
+            starts {
+                cuInit(flags: c_uint);
             }
             hooked {
                 cuMemAlloc_v2(pointer: *mut DevicePtr, bytes: usize);

@@ -15,6 +15,7 @@ macro_rules! table {
     (
         lookups { $($lookup:ident($($l_arg:ident: $l_type:ty),*);)* }
         launches { $($launch:ident[$kernel:ident]($($n_arg:ident: $n_type:ty),*);)* }
+        starts { $($start:ident($($s_arg:ident: $s_type:ty),*);)* }
         hooked { $($hooked:ident($($h_arg:ident: $h_type:ty),*);)* }
         called { $($called:ident($($c_arg:ident: $c_type:ty),*);)* }
     ) => {
@@ -22,12 +23,12 @@ macro_rules! table {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(usize)]
         #[allow(non_camel_case_types, missing_docs, reason = "the driver's own names")]
-        pub enum Function { $($lookup,)* $($launch,)* $($hooked,)* $($called,)* }
+        pub enum Function { $($lookup,)* $($launch,)* $($start,)* $($hooked,)* $($called,)* }
 
         /// Names of all functions, in the order of [`Function`].
-        pub const NAMES: &[&str] = &[$(stringify!($lookup),)* $(stringify!($launch),)* $(stringify!($hooked),)* $(stringify!($called),)*];
+        pub const NAMES: &[&str] = &[$(stringify!($lookup),)* $(stringify!($launch),)* $(stringify!($start),)* $(stringify!($hooked),)* $(stringify!($called),)*];
         /// The first so many of them are hooked.
-        pub const HOOKED: usize = [$(stringify!($lookup),)* $(stringify!($launch),)* $(stringify!($hooked),)*].len();
+        pub const HOOKED: usize = [$(stringify!($lookup),)* $(stringify!($launch),)* $(stringify!($start),)* $(stringify!($hooked),)*].len();
 
         /// The driver's own functions. Where the driver lacks one, or is not loaded, they answer
         /// `CUDA_ERROR_NOT_INITIALIZED`, as the driver does before `cuInit`.
@@ -43,6 +44,7 @@ macro_rules! table {
 
             $(table!(@call $lookup($($l_arg: $l_type),*));)*
             $(table!(@call $launch($($n_arg: $n_type),*));)*
+            $(table!(@call $start($($s_arg: $s_type),*));)*
             $(table!(@call $hooked($($h_arg: $h_type),*));)*
             $(table!(@call $called($($c_arg: $c_type),*));)*
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::calls;
 use super::process::{self, Admission, Process};
+use super::torch;
 use crate::cuda::table::{self, Function, HOOKED};
 use crate::cuda::{
     AllocationProp, ContextHandle, CuResult, DevicePtr, IpcHandle, StreamHandle, real,
@@ -38,6 +39,7 @@ macro_rules! doors {
     (
         lookups { $($lookup:ident($symbol:ident: $s_type:ty, $pfn:ident: $p_type:ty $(, $l_arg:ident: $l_type:ty)*);)* }
         launches { $($launch:ident[$kernel:ident]($($n_arg:ident: $n_type:ty),*);)* }
+        starts { $($start:ident($($t_arg:ident: $t_type:ty),*);)* }
         hooked { $($name:ident($($arg:ident: $type:ty),*);)* }
         called { $($called:tt)* }
     ) => {
@@ -77,6 +79,23 @@ macro_rules! doors {
             }
         )*
         $(
+            #[doc = concat!("`", stringify!($start), "`: afterwards PyTorch may be given the adapter. Wakes nothing up.")]
+            ///
+            /// # Safety
+            /// As documented in `cuda.h`.
+            #[cfg_attr(feature = "doors", unsafe(no_mangle))]
+            #[allow(non_snake_case, reason = "the driver's own name")]
+            pub unsafe extern "C" fn $start($($t_arg: $t_type),*) -> CuResult {
+                count(Function::$start);
+                // SAFETY: the caller's obligations are the driver's.
+                let code = unsafe { real::$start($($t_arg),*) };
+                if code.is_ok() {
+                    torch::driver_is_ready();
+                }
+                code
+            }
+        )*
+        $(
             #[doc = concat!("`", stringify!($name), "`, hooked.")]
             ///
             /// # Safety
@@ -94,7 +113,7 @@ macro_rules! doors {
             }
         )*
 
-        static HOOKS: [Hook; HOOKED] = [$(Hook($lookup as *const ()),)* $(Hook($launch as *const ()),)* $(Hook($name as *const ()),)*];
+        static HOOKS: [Hook; HOOKED] = [$(Hook($lookup as *const ()),)* $(Hook($launch as *const ()),)* $(Hook($start as *const ()),)* $(Hook($name as *const ()),)*];
     };
 }
 
@@ -161,6 +180,7 @@ fn enter(
         return driver();
     }
     INSIDE.set(true);
+    torch::look();
     let outcome = catch_unwind(AssertUnwindSafe(|| match process::admit(function) {
         Admission::Enter(process) => Some(call(process)),
         Admission::Pass => None,

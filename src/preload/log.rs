@@ -26,6 +26,11 @@ pub(super) fn warn_once(problem: &str, said_already: bool) {
     }
 }
 
+/// Says something that the user has asked for and does not get.
+pub(super) fn say(text: &str) {
+    write_line(&format!("cenote: {text}\n"));
+}
+
 fn write_line(line: &str) {
     // SAFETY: the buffer is as long as is said. A failure has nobody to go to.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };

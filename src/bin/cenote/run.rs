@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// A setting; repeat it for more (CENOTE_CONF). `cenote env --list` shows all.
     #[arg(short, long = "conf", value_name = "KEY:VALUE")]
     conf: Vec<String>,
+    /// Put cenote in the place of PyTorch's allocator: every tensor comes from its engine (the setting torch:adapter).
+    #[arg(long)]
+    torch: bool,
     /// The library, if not the one that is installed with this program.
     #[arg(long, env = "CENOTE_LIBRARY")]
     library: Option<PathBuf>,
@@ -46,7 +49,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<Outcome> {
     let library = library::find(options.library.as_deref())?;
-    let environment = Environment::new(&library, &options.conf, options.output.as_deref())?;
+    let environment = Environment::new(&library, &options.settings(), options.output.as_deref())?;
     environment.warn_of_problems()?;
     let started_unix_ns = now_unix_ns();
     let folder = run_folder(started_unix_ns).map_err(|error| {
@@ -68,6 +71,14 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<Outcome> {
         anstream::eprint!("{}", wrap(&closing::describe(&job)));
     }
     Ok(Outcome { text: String::new(), status: own_status(status) })
+}
+
+impl Options {
+    /// The settings that the options ask for, in the order of their weight.
+    fn settings(&self) -> Vec<String> {
+        let torch = self.torch.then(|| "torch:adapter".to_owned());
+        torch.into_iter().chain(self.conf.iter().cloned()).collect()
+    }
 }
 
 /// What to type instead, where the job was given without `--`.

@@ -1,0 +1,157 @@
+//! The adapter as a library: compiled once for each PyTorch, and kept.
+//!
+//! It is C++ against PyTorch's own headers, since the classes of another release have another layout. g++ alone does it, in about
+//! five seconds; whoever comes meanwhile, another rank for one, waits for it.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::find::Torch;
+
+/// The source, file by file.
+const SOURCES: &[(&str, &str)] = &[
+    ("adapter.cpp", include_str!("../../../torch/adapter.cpp")),
+    ("cenote.h", include_str!("../../../include/cenote.h")),
+    ("cenote_device.h", include_str!("../../../torch/cenote_device.h")),
+    ("history.h", include_str!("../../../torch/history.h")),
+    ("oom.h", include_str!("../../../torch/oom.h")),
+    ("pools.h", include_str!("../../../torch/pools.h")),
+    ("snapshot.h", include_str!("../../../torch/snapshot.h")),
+    ("stats.h", include_str!("../../../torch/stats.h")),
+    ("versions.h", include_str!("../../../torch/versions.h")),
+];
+
+/// Releases that the adapter is known to compile against.
+const OLDEST: u32 = 206;
+
+/// A name in PyTorch's library that tells which of the two ABIs of `std::string` it was built with.
+const NEW_ABI: &[u8] = b"_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx11";
+
+/// The library for this PyTorch, compiled now if it was not before.
+///
+/// # Errors
+/// What is missing, and what to do about it.
+pub(super) fn adapter(torch: &Torch) -> Result<PathBuf, String> {
+    if torch.number < OLDEST {
+        return Err(format!("PyTorch {} is too old, it takes 2.6 or later", torch.version));
+    }
+    let folder = cache()?;
+    let flags = flags(torch)?;
+    let mut hash = DefaultHasher::new();
+    (SOURCES, &flags, env!("CARGO_PKG_VERSION")).hash(&mut hash);
+    let name = format!("torch-{}-{:016x}", torch.version, hash.finish());
+    let library = folder.join(format!("{name}.so"));
+    if library.exists() {
+        return Ok(library);
+    }
+    let lock = File::create(folder.join(format!("{name}.lock")));
+    let lock = lock.map_err(|error| format!("can't write to {}: {error}", folder.display()))?;
+    // SAFETY: the file is open. A lock that can't be had means that two compile at once, which does no harm.
+    unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) };
+    if !library.exists() {
+        compile(&folder.join(&name), &library, &flags)?;
+    }
+    Ok(library)
+}
+
+/// The folder for what is compiled: ours alone, since what lies there is run.
+fn cache() -> Result<PathBuf, String> {
+    let variable =
+        |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = variable("CENOTE_CACHE_DIR")
+        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("cenote")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/cenote")))
+        .ok_or("no folder for the compiled adapter: set CENOTE_CACHE_DIR")?;
+    let remedy = |error: &dyn std::fmt::Display| {
+        format!(
+            "can't keep the compiled adapter in {}: {error}; set CENOTE_CACHE_DIR",
+            folder.display()
+        )
+    };
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| remedy(&error))?;
+    let found = fs::metadata(&folder).map_err(|error| remedy(&error))?;
+    // SAFETY: always succeeds.
+    let is_ours = found.uid() == unsafe { libc::geteuid() };
+    if !is_ours || found.mode() & 0o022 != 0 {
+        return Err(remedy(&"others can write there"));
+    }
+    Ok(folder)
+}
+
+/// What the compiler is told beside the names of files.
+fn flags(torch: &Torch) -> Result<Vec<String>, String> {
+    let library = fs::read(torch.folder.join("lib/libc10.so"));
+    let library = library.map_err(|error| format!("can't read PyTorch's libc10.so: {error}"))?;
+    let new_abi = library.windows(NEW_ABI.len()).any(|window| window == NEW_ABI);
+    let mut flags: Vec<String> =
+        ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-shared", "-w"]
+            .map(str::to_owned)
+            .into();
+    flags.push(format!("-DCENOTE_TORCH={}", torch.number));
+    flags.push(format!("-D_GLIBCXX_USE_CXX11_ABI={}", u8::from(new_abi)));
+    for folder in [vec![torch.folder.join("include")], toolkit(&torch.folder)?].concat() {
+        flags.extend(["-isystem".to_owned(), folder.to_string_lossy().into_owned()]);
+    }
+    flags.push(format!("-L{}", torch.folder.join("lib").display()));
+    Ok(flags)
+}
+
+/// Folders with the headers of CUDA's runtime: those that came with PyTorch, or an installed toolkit's. Wheels spread them: some
+/// lack a part that Triton's have.
+fn toolkit(torch: &Path) -> Result<Vec<PathBuf>, String> {
+    let site = torch.parent().unwrap_or(torch);
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let installed = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable);
+    let installed = installed.chain(["/usr/local/cuda".into(), "/opt/cuda".into()]);
+    let prefix = site.ancestors().nth(3).unwrap_or(site);
+    let folders =
+        ["nvidia/cu13/include", "nvidia/cuda_runtime/include"].map(|part| site.join(part));
+    let folders = folders.into_iter().chain(installed.map(|folder| folder.join("include")));
+    let folders =
+        folders.chain(["targets/x86_64-linux/include", "include"].map(|part| prefix.join(part)));
+    let folders =
+        folders.chain([site.join("triton/backends/nvidia/include"), "/usr/include".into()]);
+    let found: Vec<_> =
+        folders.filter(|folder| folder.join("cuda_runtime_api.h").exists()).collect();
+    if found.is_empty() {
+        return Err("the headers of CUDA's runtime are not there: pip install nvidia-cuda-runtime, or set CUDA_HOME".to_owned());
+    }
+    Ok(found.into_iter().filter(|folder| folder != Path::new("/usr/include")).collect())
+}
+
+fn compile(folder: &Path, library: &Path, flags: &[String]) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("can't write to {}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(failed)?;
+    for (name, text) in SOURCES {
+        fs::write(folder.join(name), text).map_err(failed)?;
+    }
+    let log = folder.join("compiler.log");
+    let output = File::create(&log).map_err(failed)?;
+    let fresh = folder.join("adapter.so");
+    let compiler = std::env::var_os("CXX").filter(|value| !value.is_empty());
+    let mut command = Command::new(compiler.clone().unwrap_or_else(|| "g++".into()));
+    command.arg(folder.join("adapter.cpp")).arg("-o").arg(&fresh).args(flags);
+    command.args(["-lc10_cuda", "-lc10"]).env_remove("LD_PRELOAD");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
+    // The job may have told the system that it does not care how its children end: what counts is the file.
+    let started = command.status();
+    if let Err(error) = &started
+        && error.kind() == std::io::ErrorKind::NotFound
+    {
+        let name = compiler.map_or("g++".into(), |name| name.to_string_lossy().into_owned());
+        return Err(format!(
+            "there is no compiler \"{name}\" to build the adapter with: install g++, or set CXX"
+        ));
+    }
+    if started.is_ok_and(|status| !status.success()) || !fresh.exists() {
+        return Err(format!("the adapter does not compile: see {}", log.display()));
+    }
+    fs::rename(&fresh, library).map_err(failed)?;
+    let _ = fs::remove_dir_all(folder);
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Puts the adapter of `torch/` in PyTorch's place for its allocator, from inside the job, before the first tensor.
+//!
+//! PyTorch calls its allocator's `init` after `cuInit`, so the hook of `cuInit` is early enough. Where another library had
+//! initialised the driver before PyTorch was loaded, the hooks of later calls look again: an allocator that is replaced late keeps
+//! what it has handed out.
+//!
+//! Everything here happens once in a process and only if `torch:adapter` asks for it. What does not work is said in one line on
+//! stderr, and PyTorch keeps its own allocator.
+#![expect(unsafe_code, reason = "looks at what is mapped, and calls the adapter")]
+
+mod compile;
+mod find;
+
+use std::ffi::{CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{AcqRel, Relaxed},
+};
+
+use super::log;
+use crate::conf::{self, Mode, Torch};
+use crate::cuda::loader;
+
+/// Set while the adapter is wanted and PyTorch was not there yet.
+static WANTED: AtomicBool = AtomicBool::new(false);
+/// Libraries that had been loaded in this process when it was last looked for.
+static LOADED: AtomicU64 = AtomicU64::new(0);
+
+/// The driver was initialised.
+#[cold]
+pub(super) fn driver_is_ready() {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    let is_first = !ASKED.swap(true, AcqRel);
+    if is_first && is_asked_for() {
+        WANTED.store(true, Relaxed);
+    }
+    look();
+}
+
+/// Installs the adapter if it is wanted, and PyTorch is there by now.
+#[inline]
+pub(super) fn look() {
+    if WANTED.load(Relaxed) {
+        let _ = catch_unwind(AssertUnwindSafe(look_again));
+    }
+}
+
+#[cold]
+fn look_again() {
+    let loaded = find::libraries_loaded();
+    if LOADED.swap(loaded, Relaxed) == loaded {
+        return;
+    }
+    let Some(torch) = find::torch() else { return };
+    // One thread does it; the others go on with PyTorch's own allocator until it is done.
+    if WANTED.swap(false, AcqRel)
+        && let Err(problem) = compile::adapter(&torch).and_then(|library| install(&library))
+    {
+        log::say(&format!("torch:adapter: {problem}. PyTorch keeps its own allocator"));
+    }
+}
+
+/// Whether the configuration asks for the adapter, and nothing else of it speaks against it.
+fn is_asked_for() -> bool {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if variable("CENOTE_DISABLE").is_some_and(|value| value != "0") {
+        return false;
+    }
+    let text = variable("CENOTE_CONF").unwrap_or_default();
+    let (settings, _) = conf::parse(&text.to_string_lossy());
+    if settings.torch != Torch::Adapter || settings.mode == Mode::Off {
+        return false;
+    }
+    if variable("PYTORCH_NO_CUDA_MEMORY_CACHING").is_some_and(|value| value != "0") {
+        log::say("torch:adapter is not used: PYTORCH_NO_CUDA_MEMORY_CACHING asks for no cache");
+        return false;
+    }
+    true
+}
+
+/// Opens a compiled adapter and puts it in.
+fn install(library: &Path) -> Result<(), String> {
+    let path = CString::new(library.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+    // SAFETY: the path ends in a zero byte. The library was compiled by us, from our own source, in a folder that nobody else may
+    // write to; its constructors do nothing.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        return Err(last_error());
+    }
+    let address = loader::lookup(handle as usize, c"cenote_adapter_install");
+    let address = address.ok_or_else(|| format!("{} has no entry", library.display()))?;
+    // SAFETY: the function of that name in our own library has this signature.
+    let install: extern "C" fn() -> c_int =
+        unsafe { std::mem::transmute(address as *const c_void) };
+    match install() {
+        0 => Ok(()),
+        _ => Err("PyTorch has another allocator already".to_owned()),
+    }
+}
+
+fn last_error() -> String {
+    // SAFETY: returns null, or a string that lives until the next call of the loader on this thread.
+    let text = unsafe { libc::dlerror() };
+    if text.is_null() {
+        return "the adapter can't be opened".to_owned();
+    }
+    // SAFETY: as above.
+    unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}

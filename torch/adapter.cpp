@@ -1,0 +1,226 @@
+// PyTorch's CUDA allocator over cenote's engine. Compiled on the user's machine against the installed PyTorch: see build.rs in
+// src/preload/torch for how, and versions.h for what differs between releases.
+//
+// The engine keeps the memory, the numbers and the order of streams; here are PyTorch's words for it. What only PyTorch's own
+// allocator can do (pools with an allocator of their own, memory outside of any cache) is passed on to it: it stays in place
+// behind this one, and a pointer that is not ours is its own.
+#include <atomic>
+#include <memory>
+
+#include "history.h"
+#include "oom.h"
+#include "pools.h"
+#include "snapshot.h"
+#include "stats.h"
+
+namespace cenote {
+namespace {
+
+class Adapter;
+Adapter *adapter = nullptr;
+
+void release(void *block);
+
+class Adapter final : public Interface {
+   public:
+    explicit Adapter(native::CUDAAllocator *own) : Interface(own) {}
+
+    // Memory.
+    c10::DataPtr allocate(size_t size) override {
+        const DeviceIndex device = c10::cuda::current_device();
+        if (!enabled_.load(std::memory_order_relaxed)) return own_->allocate(size);
+        const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
+        if (is_foreign(device, stream)) return own_->allocate(size);
+        void *block = take(size, device, stream);
+        return {block, block, &release, c10::Device(c10::DeviceType::CUDA, device)};
+    }
+    void *raw_alloc(size_t size) override {
+        const DeviceIndex device = c10::cuda::current_device();
+        return raw_alloc_with_stream(size, c10::cuda::getCurrentCUDAStream(device).stream());
+    }
+    void *raw_alloc_with_stream(size_t size, cudaStream_t stream) override {
+        const DeviceIndex device = c10::cuda::current_device();
+        if (!enabled_ || is_foreign(device, stream)) return own_->raw_alloc_with_stream(size, stream);
+        return take(size, device, stream);
+    }
+    void raw_delete(void *block) override { give_back(block); }
+    c10::DeleterFnPtr raw_deleter() const override { return &release; }
+    void copy_data(void *to, const void *from, size_t size) const override { own_->copy_data(to, from, size); }
+
+    void give_back(void *block) {
+        if (!block) return;
+        if (history_.is_watched()) tell_free(block);
+        if (cenote_free(block) != CENOTE_OK) own_->raw_delete(block);
+    }
+
+    // Life.
+    void init(int device_count) override { own_->init(device_count); }
+    bool initialized() override { return own_->initialized(); }
+    std::string name() override { return "cenote"; }
+    void enable(bool value) override {
+        enabled_ = value;
+        own_->enable(value);
+    }
+    bool isEnabled() const override { return enabled_; }
+
+    // Numbers.
+    DeviceStats getDeviceStats(DeviceIndex device) override { return stats_.of(device); }
+    void resetAccumulatedStats(DeviceIndex device) override { stats_.reset_accumulated(device); }
+    void resetPeakStats(DeviceIndex device) override { stats_.reset_peaks(device); }
+    void cacheInfo(DeviceIndex device, size_t *largest) override {
+        // What could be had in one piece: free memory of the engine goes to where it is asked for.
+        const struct cenote_stats stats = stats_of(device);
+        const struct cenote_usage usage = usage_of(device);
+        const uint64_t held = stats.reserved_bytes.current, free_here = held - std::min(held, stats.allocated_bytes.current);
+        const uint64_t left = stats.limit_bytes - std::min(stats.limit_bytes, held);
+        *largest = std::max<size_t>(*largest, free_here + std::min(left, usage.device_free_bytes));
+    }
+    double getMemoryFraction(DeviceIndex device) override {
+        const struct cenote_stats stats = stats_of(device);
+        const uint64_t total = usage_of(device).device_total_bytes;
+        return total && stats.limit_bytes < total ? double(stats.limit_bytes) / double(total) : 1.0;
+    }
+    void setMemoryFraction(double fraction, DeviceIndex device) override {
+        TORCH_CHECK(0 <= fraction && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
+        cenote_torch_memory_fraction(fraction, device);
+    }
+    void *getBaseAllocation(void *block, size_t *size) override { return cenote_torch_base_alloc(block, size); }
+
+    // Order.
+    void recordStream(const c10::DataPtr &data, c10::cuda::CUDAStream stream) override {
+        if (!data.get()) return;
+        if (data.get_deleter() == &release)
+            cenote_record_use(data.get(), stream.stream());
+        else
+            own_->recordStream(data, stream);
+    }
+
+    // Pools.
+    void beginAllocateToPool(DeviceIndex device, MempoolId id, Filter filter) override {
+        if (pools_.use(device, id)) own_->beginAllocateToPool(device, id, filter);
+        pools_.open(device, id, std::move(filter));
+    }
+    void endAllocateToPool(DeviceIndex device, MempoolId id) override {
+        if (pools_.named(device, id).is_foreign) own_->endAllocateToPool(device, id);
+        pools_.close(device, id);
+    }
+    void releasePool(DeviceIndex device, MempoolId id) override {
+        if (pools_.release(device, id).is_foreign) own_->releasePool(device, id);
+    }
+    void use_pool(DeviceIndex device, MempoolId id, bool is_foreign) override { pools_.use(device, id, is_foreign); }
+    int use_count(DeviceIndex device, MempoolId id) override { return pools_.named(device, id).uses; }
+    bool is_foreign_pool(DeviceIndex device, MempoolId id) override { return pools_.named(device, id).is_foreign; }
+    bool lives_are(DeviceIndex device, MempoolId id, const std::unordered_set<void *> &expected) override {
+        const uint64_t number = pools_.named(device, id).number;
+        size_t found = 0, live = 0;
+        for (const cenote_block &block : blocks_of(device)) {
+            if (!number || block.pool != number || block.state != CENOTE_BLOCK_LIVE) continue;
+            live++;
+            found += expected.count(reinterpret_cast<void *>(block.address));
+        }
+        return live == found && found == expected.size();
+    }
+    void empty(MempoolId) override { cenote_trim(); }
+
+    // History.
+    native::SnapshotInfo take_snapshot(MempoolId id, bool with_traces) override {
+        native::SnapshotInfo all = own_->snapshot();
+        all.device_traces.clear();
+        for (int device = 0; device < c10::cuda::device_count(); device++) {
+            auto segments = segments_of(DeviceIndex(device), pools_, history_);
+            auto traces = with_traces ? history_.entries(DeviceIndex(device)) : std::vector<TraceEntry>{};
+            all.device_traces.push_back(with_old_segments(std::move(traces), segments, DeviceIndex(device)));
+            for (auto &segment : segments)
+                if (id == MempoolId{0, 0} || segment.owner_private_pool_id == id) all.segments.push_back(std::move(segment));
+        }
+        return all;
+    }
+    bool isHistoryEnabled() override { return history_.is_enabled(); }
+    void record(bool enabled, native::CreateContextFn recorder, size_t most, native::RecordContext when, bool clear,
+                std::vector<TraceEntry::Action> skipped) override {
+        history_.record(enabled, recorder, most, when, clear, std::move(skipped));
+    }
+    Context context_of(const void *block) override { return history_.context_of(block); }
+    void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override { oom_.attach(std::move(observer)); }
+    void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override { history_.attach(std::move(tracker)); }
+
+    // Other devices and processes.
+    void enablePeerAccess(DeviceIndex device, DeviceIndex other) override { own_->enablePeerAccess(device, other); }
+    cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t size, cudaStream_t stream,
+                            bool peer_access) override {
+        // Without peer access only this call copies between devices where memory did not come from cudaMalloc.
+        if (to_device != from_device && !peer_access) return cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream);
+        return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
+    }
+    native::ShareableHandle shareIpcHandle(void *block) override { return own_->shareIpcHandle(block); }
+    std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return own_->getIpcDevPtr(std::move(handle)); }
+    std::shared_ptr<native::AllocatorState> getCheckpointState(DeviceIndex device, MempoolId id) override {
+        return own_->getCheckpointState(device, id);
+    }
+    native::CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<native::AllocatorState> state) override {
+        return own_->setCheckpointPoolState(device, std::move(state));
+    }
+
+   private:
+    bool is_foreign(DeviceIndex device, cudaStream_t stream) {
+        return C10_UNLIKELY(pools_.any_open(device)) && pools_.current(device, stream).is_foreign;
+    }
+
+    void *take(size_t size, DeviceIndex device, cudaStream_t stream) {
+        if (size == 0) return nullptr;
+        const Pool pool = C10_UNLIKELY(pools_.any_open(device)) ? pools_.current(device, stream) : Pool{};
+        void *block = nullptr;
+        if (C10_UNLIKELY(cenote_pool_alloc(size, device, stream, pool.number, &block) != CENOTE_OK))
+            block = take_at_last(size, device, stream, pool);
+        if (C10_UNLIKELY(history_.is_watched())) history_.allocated(block, device, stream, pool.id);
+        return block;
+    }
+
+    // The library found no memory: those who promised to give some back are asked, and then it is an error.
+    void *take_at_last(size_t size, DeviceIndex device, cudaStream_t stream, const Pool &pool) {
+        void *block = nullptr;
+        bool freed = false;
+        for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
+            freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+        int code = CENOTE_OUT_OF_MEMORY;
+        if (freed) code = cenote_pool_alloc(size, device, stream, pool.number, &block);
+        if (code == CENOTE_OK) return block;
+        TORCH_CHECK(code == CENOTE_OUT_OF_MEMORY, "cenote: the allocation of ", size, " bytes failed with the driver's error ", code);
+        const struct cenote_usage usage = usage_of(device);
+        history_.out_of_memory(device, usage.device_free_bytes, size, stream);
+        oom_.tell(device, size, usage);
+        uint64_t in_pools = 0;
+        for (const cenote_block &each : blocks_of(device))
+            if (each.pool && each.state == CENOTE_BLOCK_LIVE) in_pools += each.bytes;
+        TORCH_CHECK_WITH(OutOfMemoryError, false, OutOfMemory::message(device, size, in_pools, usage));
+    }
+
+    void tell_free(void *block) {
+        if (size_of(block).bytes == 0) return;
+        const DeviceIndex device = c10::cuda::current_device();
+        history_.freed(block, device, c10::cuda::getCurrentCUDAStream(device).stream(), {0, 0});
+    }
+
+    std::atomic<bool> enabled_{true};
+    Pools pools_;
+    Stats stats_;
+    History history_;
+    OutOfMemory oom_;
+};
+
+void release(void *block) { adapter->give_back(block); }
+
+}  // namespace
+}  // namespace cenote
+
+// Puts the adapter in PyTorch's place for its allocator. Called once, before the first tensor; the object lives as long as the
+// process. Returns 0, or 1 where PyTorch has another allocator than its own already.
+extern "C" __attribute__((visibility("default"))) int cenote_adapter_install() {
+    using namespace cenote;
+    native::CUDAAllocator *own = native::get();
+    if (!own || adapter) return 1;
+    adapter = new Adapter(own);
+    native::allocator.store(adapter);
+    c10::SetAllocator(c10::DeviceType::CUDA, adapter, 1);
+    return 0;
+}
