@@ -43,6 +43,11 @@ impl Graphs {
         if self.graphs.contains_key(&graph) { Ok(()) } else { Err(unknown("graph", graph)) }
     }
 
+    /// How many nodes a graph has.
+    pub(crate) fn len(&self, graph: u64) -> Outcome<usize> {
+        self.graphs.get(&graph).map(Vec::len).ok_or_else(|| unknown("graph", graph))
+    }
+
     pub(crate) fn destroy(&mut self, graph: u64) -> Outcome {
         self.graphs.remove(&graph).map(drop).ok_or_else(|| unknown("graph", graph))
     }

@@ -45,6 +45,12 @@ exports! {
         }
     }
 
+    [Init] cuMemcpyDtoDAsync_v2 as "cuMemcpyDtoDAsync" 3020 (
+        to: u64, from: u64, len: usize, stream: u64
+    ) {
+        run(Operation::Copy { from, to, len: len as u64 }, stream, "cuMemcpyDtoDAsync")
+    }
+
     /// Ordered in the legacy stream; the host does not wait.
     [Init] cuMemsetD8_v2 as "cuMemsetD8" 3020 (to: u64, value: u8, len: usize) {
         run(Operation::Fill { to, len: len as u64, value }, 0, "cuMemsetD8")

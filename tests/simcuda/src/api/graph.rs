@@ -1,6 +1,7 @@
 //! Graphs.
 
 use crate::abi::Out;
+use crate::code::Code;
 use crate::entry::DefaultStream;
 use crate::gate::exports;
 use crate::state;
@@ -8,6 +9,14 @@ use crate::state;
 exports! {
     [Init] cuGraphDestroy as "cuGraphDestroy" 10000 (graph: u64) {
         state::lock()?.graphs.destroy(graph)
+    }
+
+    /// Counts the nodes; they have no handles here.
+    [Init] cuGraphGetNodes as "cuGraphGetNodes" 10000 (
+        graph: u64, nodes: Out<u64>, count: Out<usize>
+    ) {
+        let number = state::lock()?.graphs.len(graph)?;
+        if nodes.0.is_null() { count.set(number) } else { Err(Code::NOT_SUPPORTED) }
     }
 
     [Init] cuGraphInstantiateWithFlags as "cuGraphInstantiateWithFlags" 11040 (
