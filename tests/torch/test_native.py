@@ -18,6 +18,14 @@ def empty(size):
     return torch.empty(size, dtype=torch.uint8, device="cuda")
 
 
+def apart(program, breaks_rules=False, **environment):
+    """Runs a program in a process of its own."""
+    environment = {**os.environ, **environment}
+    if breaks_rules:
+        del environment["SIMCUDA_VIOLATIONS"]
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         self.before = simulator.violations()
@@ -105,6 +113,18 @@ class Memory(Case):
         del kept
 
 
+UNRECORDED = """
+import torch, simulator
+side = torch.cuda.Stream()
+block = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+simulator.work(side, 5000, block, 1)
+del block
+block = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+simulator.work(torch.cuda.current_stream(), 10, block, 2)
+assert simulator.violations() == 1
+"""
+
+
 class Streams(Case):
     def test_events(self):
         stream = torch.cuda.Stream()
@@ -144,20 +164,21 @@ class Streams(Case):
 
     def test_unrecorded_stream_is_seen(self):
         """The simulator would notice what the test above guards against."""
-        check = (
-            "import torch, simulator\n"
-            "side = torch.cuda.Stream()\n"
-            "block = torch.empty(1 << 20, dtype=torch.uint8, device='cuda')\n"
-            "simulator.work(side, 5000, block, 1)\n"
-            "del block\n"
-            "block = torch.empty(1 << 20, dtype=torch.uint8, device='cuda')\n"
-            "simulator.work(torch.cuda.current_stream(), 10, block, 2)\n"
-            "assert simulator.violations() == 1\n"
-        )
-        environment = {key: value for key, value in os.environ.items() if key != "SIMCUDA_VIOLATIONS"}
-        done = subprocess.run([sys.executable, "-c", check], env=environment, stderr=subprocess.PIPE, text=True)
+        done = apart(UNRECORDED, breaks_rules=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("simcuda: violation:", done.stderr)
+
+
+BROKEN_CAPTURE = """
+import torch
+block = torch.zeros(1000).cuda()
+try:
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        block.clone()
+        torch.cuda.synchronize()
+except RuntimeError as error:
+    print(error)
+"""
 
 
 class Graphs(Case):
@@ -190,21 +211,9 @@ class Graphs(Case):
         self.assertTrue(bool((two.cpu() == 1).all()))
 
     def test_a_broken_capture(self):
-        graph = torch.cuda.CUDAGraph()
-        block = torch.zeros(1000).cuda()
-        check = "import torch\n" \
-            "block = torch.zeros(1000).cuda()\n" \
-            "try:\n" \
-            "    with torch.cuda.graph(torch.cuda.CUDAGraph()):\n" \
-            "        block.cpu()\n" \
-            "except RuntimeError as error:\n" \
-            "    print(error)\n"
-        environment = {key: value for key, value in os.environ.items() if key != "SIMCUDA_VIOLATIONS"}
-        done = subprocess.run([sys.executable, "-c", check], env=environment, capture_output=True, text=True)
-        self.assertIn("captur", done.stdout)
-        with torch.cuda.graph(graph):
-            block.clone()
-        graph.replay()
+        done = apart(BROKEN_CAPTURE, breaks_rules=True)
+        self.assertIn("CUDA error", done.stdout)
+        self.assertIn("simcuda: violation:", done.stderr)
 
 
 class Pools(Case):
@@ -249,21 +258,44 @@ class Processes(Case):
         self.assertEqual(child.exitcode, 0)
 
 
-class Segments(Case):
+EXPANDABLE = """
+import torch, simulator
+held = [torch.empty(30 << 20, dtype=torch.uint8, device="cuda") for _ in range(3)]
+assert simulator.calls("cuMemCreate") > 0
+there = torch.arange(1000.0).cuda()
+assert torch.equal(there.clone().cpu(), torch.arange(1000.0))
+del held, there
+torch.cuda.empty_cache()
+assert torch.cuda.memory_reserved() == 0
+"""
+
+TWO_DEVICES = """
+import threading, torch
+first = torch.arange(1000.0).to("cuda:0")
+second = first.to("cuda:1")
+assert torch.equal(second.cpu(), torch.arange(1000.0))
+
+def other():
+    torch.cuda.set_device(1)
+    assert torch.empty(10, device="cuda").device.index == 1
+
+thread = threading.Thread(target=other)
+thread.start()
+thread.join()
+assert torch.empty(10, device="cuda").device.index == 0
+assert torch.cuda.memory_allocated(1) > 0
+"""
+
+
+class Apart(unittest.TestCase):
     def test_expandable_segments(self):
-        check = (
-            "import torch, simulator\n"
-            "held = [torch.empty(30 << 20, dtype=torch.uint8, device='cuda') for _ in range(3)]\n"
-            "assert simulator.calls('cuMemCreate') > 0\n"
-            "there = torch.arange(1000.).cuda()\n"
-            "assert torch.equal(there.clone().cpu(), torch.arange(1000.))\n"
-            "del held, there\n"
-            "torch.cuda.empty_cache()\n"
-            "assert torch.cuda.memory_reserved() == 0, torch.cuda.memory_reserved()\n"
-        )
-        environment = {**os.environ, "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-        done = subprocess.run([sys.executable, "-c", check], env=environment, stderr=subprocess.PIPE, text=True)
+        done = apart(EXPANDABLE, PYTORCH_ALLOC_CONF="expandable_segments:True")
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_two_devices(self):
+        done = apart(TWO_DEVICES, SIMCUDA_DEVICES="2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
 
 
 if __name__ == "__main__":
