@@ -9,8 +9,10 @@ TORCH = {
     "expandable": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
     "async": {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"},
     "uncached": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+    "adapter": {"CENOTE_CONF": "torch:adapter"},
 }
 STEPS = {"resnet50": 8, "bert_large": 6, "streams_prefetch": 8}
+ADAPTED = ("resnet50", "bert_large", "gpt2_medium", "streams_prefetch")
 
 
 def relative(first, second):
@@ -23,6 +25,8 @@ def same_losses(runs):
     plain, preload = runs["plain"].result["losses"], runs["preload"].result["losses"]
     if not plain or len(plain) != len(preload):
         return fail(f"{len(plain)} and {len(preload)} losses")
+    if "CENOTE_CONF" in runs["preload"].command.env and runs["preload"].result["backend"] != "cenote":
+        return fail(f"the allocator is {runs['preload'].result['backend']}")
     if plain == preload:
         agree, shown = reserved(runs["preload"])
         return verdict(agree, f"{len(plain)} losses equal, last {plain[-1]}{shown}")
@@ -49,7 +53,8 @@ def reserved(run):
 
 
 def torch_job(lab, job, conf):
-    steps = 4 if lab.quick or conf == "uncached" else STEPS[job]
+    steps = 50 if conf == "adapter" else STEPS[job]
+    steps = 4 if lab.quick or conf == "uncached" else steps
 
     def command(label, preload):
         return Command(label, lab.job("losses.py", job, "--steps", steps), preload, TORCH[conf], timeout=150)
@@ -120,6 +125,7 @@ def checks(lab):
     rounds = 1000 if lab.quick else 10000
     plan = [("resnet50", "native"), ("bert_large", "native"), ("streams_prefetch", "native"), ("resnet50", "uncached")]
     plan += [(job, conf) for conf in ("expandable", "async") for job in STEPS]
+    plan += [(job, "adapter") for job in ADAPTED]
     if lab.quick:
         plan = [("resnet50", conf) for conf in TORCH]
     found = [torch_job(lab, job, conf) for job, conf in plan]
