@@ -417,6 +417,17 @@ int cenote_pool_alloc(size_t size,
                       void **out);
 
 /**
+ * Makes a block live again at the address that it had in a private pool: for a program that goes back to an earlier state of its
+ * captured graphs. `size` is what was asked for then. It fails where the memory is not free.
+ *
+ * As for `cenote_alloc`. `pointer` came from `cenote_pool_alloc` with the same pool.
+ */
+int cenote_pool_alloc_at(void *pointer,
+                         size_t size,
+                         int device,
+                         uint64_t pool);
+
+/**
  * Gives a private pool up: nothing is captured with it any more, and no graph of it is launched. What is free of it goes to others
  * when the work that was submitted is done; what lives stays until it is freed.
  */

@@ -111,14 +111,9 @@ class Adapter final : public Interface {
     int use_count(DeviceIndex device, MempoolId id) override { return pools_.named(device, id).uses; }
     bool is_foreign_pool(DeviceIndex device, MempoolId id) override { return pools_.named(device, id).is_foreign; }
     bool lives_are(DeviceIndex device, MempoolId id, const std::unordered_set<void *> &expected) override {
-        const uint64_t number = pools_.named(device, id).number;
-        size_t found = 0, live = 0;
-        for (const cenote_block &block : blocks_of(device)) {
-            if (!number || block.pool != number || block.state != CENOTE_BLOCK_LIVE) continue;
-            live++;
-            found += expected.count(reinterpret_cast<void *>(block.address));
-        }
-        return live == found && found == expected.size();
+        const std::vector<cenote_block> live = live_in(device, pools_.named(device, id));
+        const auto is_expected = [&](const cenote_block &block) { return expected.count(reinterpret_cast<void *>(block.address)) > 0; };
+        return live.size() == expected.size() && std::all_of(live.begin(), live.end(), is_expected);
     }
     void empty(MempoolId) override { cenote_trim(); }
 
@@ -155,13 +150,46 @@ class Adapter final : public Interface {
     native::ShareableHandle shareIpcHandle(void *block) override { return own_->shareIpcHandle(block); }
     std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return own_->getIpcDevPtr(std::move(handle)); }
     std::shared_ptr<native::AllocatorState> getCheckpointState(DeviceIndex device, MempoolId id) override {
-        return own_->getCheckpointState(device, id);
+        const Pool pool = pools_.named(device, id);
+        if (pool.is_foreign) return own_->getCheckpointState(device, id);
+        auto state = std::make_shared<PoolState>();
+        state->pool = pool;
+        state->live = live_in(device, pool);
+        return state;
     }
     native::CheckpointDelta setCheckpointPoolState(DeviceIndex device, std::shared_ptr<native::AllocatorState> state) override {
-        return own_->setCheckpointPoolState(device, std::move(state));
+        const auto *saved = dynamic_cast<const PoolState *>(state.get());
+        if (!saved) return own_->setCheckpointPoolState(device, std::move(state));
+        native::CheckpointDelta delta;
+        for (const cenote_block &block : live_in(device, saved->pool)) {
+            delta.ptrs_freed.push_back(reinterpret_cast<void *>(block.address));
+            give_back(delta.ptrs_freed.back());
+        }
+        for (const cenote_block &block : saved->live) {
+            void *at = reinterpret_cast<void *>(block.address);
+            const int code = cenote_pool_alloc_at(at, block.requested_bytes, device, saved->pool.number);
+            TORCH_CHECK(code == CENOTE_OK, "cenote: a block of the private pool's earlier state can't be had again; it is in use");
+            delta.dataptrs_allocd.emplace_back(at, at, &release, c10::Device(c10::DeviceType::CUDA, device));
+        }
+        return delta;
     }
 
    private:
+    // A private pool as it was: which blocks lived.
+    struct PoolState final : native::AllocatorState {
+        Pool pool;
+        std::vector<cenote_block> live;
+    };
+
+    static std::vector<cenote_block> live_in(DeviceIndex device, const Pool &pool) {
+        std::vector<cenote_block> blocks = blocks_of(device);
+        const auto is_other = [&](const cenote_block &block) {
+            return !pool.number || block.pool != pool.number || block.state != CENOTE_BLOCK_LIVE;
+        };
+        blocks.erase(std::remove_if(blocks.begin(), blocks.end(), is_other), blocks.end());
+        return blocks;
+    }
+
     bool is_foreign(DeviceIndex device, cudaStream_t stream) {
         return C10_UNLIKELY(pools_.any_open(device)) && pools_.current(device, stream).is_foreign;
     }

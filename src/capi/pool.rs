@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use super::api::{CENOTE_INVALID_VALUE, status};
 use super::devices;
 use super::memory::{self, guarded, named};
-use crate::cuda::CuResult;
+use super::threads::with_lane;
+use crate::cuda::{CuResult, DevicePtr};
 
 /// Makes a private pool on a device, for `cenote_pool_alloc`, and returns its number; 0 where there is no such device.
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
@@ -39,6 +40,27 @@ pub unsafe extern "C" fn cenote_pool_alloc(
     // SAFETY: the caller's promise.
     unsafe { *out = address.unwrap_or(0) as *mut c_void };
     status(address)
+}
+
+/// Makes a block live again at the address that it had in a private pool: for a program that goes back to an earlier state of its
+/// captured graphs. `size` is what was asked for then. It fails where the memory is not free.
+///
+/// # Safety
+/// As for `cenote_alloc`. `pointer` came from `cenote_pool_alloc` with the same pool.
+#[cfg_attr(feature = "doors", unsafe(no_mangle))]
+pub unsafe extern "C" fn cenote_pool_alloc_at(
+    pointer: *mut c_void,
+    size: usize,
+    device: c_int,
+    pool: u64,
+) -> c_int {
+    status(guarded(|| {
+        let device = devices::device(device)?;
+        let address = pointer as DevicePtr;
+        let again =
+            with_lane(device, |lane| device.engine.allocate_at(lane, address, size as u64, pool));
+        again.map_err(|_| CuResult::INVALID_VALUE)
+    }))
 }
 
 /// Gives a private pool up: nothing is captured with it any more, and no graph of it is launched. What is free of it goes to others

@@ -1,8 +1,10 @@
 //! What lies where at the moment: for snapshots and statistics, off the hit path.
 
-use super::blocks::{Block, State};
+use super::blocks::{Block, State, UNIT};
 use super::device::{Engine, NotLive};
 use super::heap::Heap;
+use super::lanes::Lane;
+use super::streams::is_small;
 use crate::cuda::{Card, DevicePtr, StreamHandle};
 
 /// In whose hands a block is.
@@ -91,6 +93,33 @@ impl<C: Card> Engine<C> {
             views.extend(seen);
         }
         views
+    }
+
+    /// Makes live again what was live at an address of a private pool, whose memory stays where it is: for a state of the pool that
+    /// is gone back to. `requested` is as it was.
+    ///
+    /// # Errors
+    /// If it is not free there, or belongs to another pool.
+    pub fn allocate_at(
+        &self,
+        lane: &mut Lane,
+        address: DevicePtr,
+        requested: u64,
+        pool: u64,
+    ) -> Result<(), NotLive> {
+        let home = self.streams.owner(address).ok_or(NotLive)?;
+        let bytes = requested.max(1).checked_next_multiple_of(UNIT).ok_or(NotLive)?;
+        if pool == 0 || home.pool() != pool || home.is_small() != is_small(bytes) {
+            return Err(NotLive);
+        }
+        let mut heap = home.lock();
+        heap.settle();
+        let end = address.checked_add(bytes).ok_or(NotLive)?;
+        let id = heap.free_around(address, end).ok_or(NotLive)?;
+        heap.take_at(id, address, bytes, requested);
+        drop(heap);
+        self.lanes.add(lane, home.is_small(), [bytes, requested, 1]);
+        Ok(())
     }
 
     /// How the memory that is held is used.
