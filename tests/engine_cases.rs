@@ -196,3 +196,54 @@ fn a_refused_request_is_no_allocation() {
     assert_eq!(job.live(), 0);
     job.take(512 * MIB);
 }
+
+// A gap between two blocks whose pages are shared with them: nothing of it can move, and yet it is not lost.
+#[test]
+fn the_ends_of_a_block_lie_on_pages_that_others_hold() {
+    let mut job = Job::new(Some(12 * MIB));
+    let before = job.take(3 * MIB);
+    let between = job.take(2 * MIB);
+    let after = job.take(3 * MIB);
+    job.free(between);
+    let large = job.take(6 * MIB);
+    assert_eq!((job.live(), job.reserved()), (12 * MIB, 12 * MIB));
+    assert_eq!(job.ask(2 * MIB, 0), Err(Failure::OutOfMemory), "the gap is lent");
+    job.free(large);
+    assert_eq!(job.take(2 * MIB), between, "it was given back");
+    for block in [before, between, after] {
+        job.free(block);
+    }
+    job.engine.trim();
+    assert_eq!((job.reserved(), job.engine.card().used()), (0, 0));
+    assert_eq!(job.engine.card().violation(), None);
+}
+
+#[test]
+fn graphs_borrow_nothing_and_lend_nothing() {
+    let mut job = Job::new(Some(12 * MIB));
+    let ask = |job: &mut Job, bytes, pool| job.engine.allocate(&mut job.lane, bytes, 0, pool);
+    for (owner, other) in [(0, 1), (1, 0), (1, 1)] {
+        let blocks = [3 * MIB, 2 * MIB, 3 * MIB].map(|bytes| ask(&mut job, bytes, owner));
+        job.free(blocks[1].expect("it fits"));
+        assert_eq!(ask(&mut job, 6 * MIB, other), Err(Failure::OutOfMemory));
+        for block in [blocks[0], blocks[2]] {
+            job.free(block.expect("it fits"));
+        }
+        job.engine.forget_pool(1);
+        job.engine.trim();
+    }
+}
+
+// A cache that grows: a block of the old size leaves a gap, whose pages go to a large temporary one.
+#[test]
+fn a_gap_is_filled_before_a_free_block_is_cut() {
+    let mut job = Job::new(Some(22 * MIB));
+    job.take(3 * MIB);
+    let cache = job.take(6 * MIB);
+    job.take(3 * MIB);
+    job.free(cache);
+    let temporary = job.take(12 * MIB);
+    job.free(temporary);
+    assert_eq!(job.take(6 * MIB), cache);
+    assert!(job.reserved() <= 20 * MIB, "{}", job.reserved() / MIB);
+}

@@ -23,6 +23,8 @@ pub(super) enum State {
     Hole,
     /// Its memory is at another address by now, and work may still use this one.
     Moved,
+    /// Lent to a block elsewhere, or the rest of the addresses where it is lent to: nobody's as long as that block lives.
+    Tied,
 }
 
 #[derive(Debug, Clone)]

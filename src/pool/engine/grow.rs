@@ -4,7 +4,7 @@ use super::device::Engine;
 use super::heap::Heap;
 use super::place::Place;
 use super::span::PAGE;
-use super::streams::Home;
+use super::streams::{Home, is_small};
 use super::supply::{Pages, Plan};
 use crate::cuda::{Card, DevicePtr, Failure};
 
@@ -36,6 +36,10 @@ impl<C: Card> Engine<C> {
         let mut pages = self.pages();
         pages.stats.misses += 1;
         let mut heap = home.lock();
+        heap.is_short = self.is_short(&pages);
+        if let Some(address) = self.fill(&mut pages, home, &mut heap, (bytes, requested)) {
+            return Ok(address);
+        }
         let mut answer = Err(Failure::OutOfMemory);
         for rung in [Rung::Within, Rung::MoveAll, Rung::Wait] {
             pages.stats.alloc_retries += u64::from(rung == Rung::MoveAll);
@@ -47,7 +51,7 @@ impl<C: Card> Engine<C> {
             }
             self.poll(home, &mut heap);
             heap.settle();
-            if let Some(address) = heap.take(bytes, requested) {
+            if let Some(address) = heap.take_free(bytes, requested) {
                 return Ok(address);
             }
             answer = self.bring(&mut pages, home, &mut heap, (bytes, requested), rung);
@@ -60,6 +64,25 @@ impl<C: Card> Engine<C> {
         answer
     }
 
+    /// Puts the request into a [gap that it fills](Heap::filling). Only where memory is short: it has a price, and a free block may well
+    /// hold the request. For the same reason a failure does no harm: what was brought by then is free memory.
+    fn fill(
+        &self,
+        pages: &mut Pages,
+        home: &Home,
+        heap: &mut Heap,
+        (bytes, requested): (u64, u64),
+    ) -> Option<DevicePtr> {
+        heap.settle();
+        let place = heap.filling(bytes).filter(|_| heap.is_short)?;
+        let plan = self.plan(pages, home, heap, &place, Rung::Within).ok()?;
+        if !self.carry_out(pages, home, heap, &place, plan).ok()? {
+            return None;
+        }
+        let id = heap.free_around(place.begin, place.end)?;
+        Some(heap.take_at(id, place.begin, bytes, requested))
+    }
+
     /// One attempt.
     fn bring(
         &self,
@@ -70,14 +93,30 @@ impl<C: Card> Engine<C> {
         rung: Rung,
     ) -> Result<DevicePtr, Failure> {
         for _ in 0..ATTEMPTS {
-            let place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
+            let mut place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
+            if self.may_borrow(pages, home, &place, rung) {
+                place = heap.with_offers(place);
+            }
             let plan = self.plan(pages, home, heap, &place, rung)?;
-            if self.carry_out(pages, home, heap, &place, plan)? {
+            if !self.carry_out(pages, home, heap, &place, plan)? || !heap.can_borrow(&place) {
+                continue;
+            }
+            if place.offers.is_empty() {
                 let id = heap.free_around(place.begin, place.end).ok_or(Failure::OutOfMemory)?;
                 return Ok(heap.take_at(id, place.begin, bytes, requested));
             }
+            self.map_offers(&place.offers)?;
+            return heap.take_borrowing(&place, requested).ok_or(Failure::OutOfMemory);
         }
         Err(Failure::OutOfMemory)
+    }
+
+    /// Whether the ends of a block may lie on pages that serve others too. It costs as much as a page, and the block is never found
+    /// again as a whole: so only where memory is short. Graphs of a private pool remember addresses, which must not end with a block.
+    fn may_borrow(&self, pages: &Pages, home: &Home, place: &Place, rung: Rung) -> bool {
+        let bytes = place.end - place.begin;
+        let is_short = rung != Rung::Within || self.is_short(pages);
+        is_short && home.pool() == 0 && !is_small(bytes)
     }
 
     /// What fills a place: memory that moves, as far as it is wanted and fits; new memory for the rest; and for that, if the promise

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::bins::Bins;
 use super::blocks::{Block, Blocks, Id, NONE, State, UNIT};
+use super::loans::Loan;
 use super::span::{PAGE, Span};
 use super::users::{Pending, Users};
 use crate::cuda::Event;
@@ -27,6 +28,8 @@ pub(super) struct Heap {
     pub(super) span: Span,
     /// Freed last and not merged yet: the next request is often of the same size.
     latest: Id,
+    /// Little memory may still be taken, when it last missed.
+    pub(super) is_short: bool,
     /// Number of the next event of the stream.
     pub(super) next_event: u32,
     /// Whether something was freed since the last one.
@@ -40,6 +43,8 @@ pub(super) struct Heap {
     pub(super) pending: Vec<Pending>,
     /// Who uses a live block beside its own stream.
     pub(super) uses: HashMap<Id, Users>,
+    /// What live and pending blocks have borrowed.
+    pub(super) loans: HashMap<Id, Vec<Loan>>,
     /// Who may use any of it: streams on which graphs of its private pool were launched.
     pub(super) gate: Users,
 }
@@ -57,6 +62,7 @@ impl Heap {
             holes,
             span,
             latest: NONE,
+            is_short: false,
             next_event: 1,
             is_due: false,
             is_over: false,
@@ -65,11 +71,13 @@ impl Heap {
             stale: Vec::new(),
             pending: Vec::new(),
             uses: HashMap::new(),
+            loans: HashMap::new(),
             gate: Users::default(),
         }
     }
 
-    /// Makes a free block live; `bytes` is a multiple of the unit.
+    /// Makes a free block live; `bytes` is a multiple of the unit. None too where a block would be cut and the request had better
+    /// [fill a gap](Self::filling).
     #[inline]
     pub(super) fn take(&mut self, bytes: u64, requested: u64) -> Option<u64> {
         if self.latest != NONE && self.blocks[self.latest].bytes == bytes {
@@ -78,8 +86,22 @@ impl Heap {
         }
         self.settle();
         let id = self.free.find(&self.blocks, bytes / UNIT)?;
+        if self.is_short && self.blocks[id].bytes > bytes + PAGE && self.filling(bytes).is_some() {
+            return None;
+        }
+        Some(self.cut(id, bytes, requested))
+    }
+
+    /// The same, whatever there is to fill. Nothing is unmerged.
+    pub(super) fn take_free(&mut self, bytes: u64, requested: u64) -> Option<u64> {
+        let id = self.free.find(&self.blocks, bytes / UNIT)?;
+        Some(self.cut(id, bytes, requested))
+    }
+
+    /// Makes live a part of a free block, at its better end.
+    fn cut(&mut self, id: Id, bytes: u64, requested: u64) -> u64 {
         let at = self.better_end(id, bytes);
-        Some(self.take_at(id, at, bytes, requested))
+        self.take_at(id, at, bytes, requested)
     }
 
     /// Where in a free block a request goes: at the end where it uses up most memory that could not move.
@@ -100,7 +122,7 @@ impl Heap {
         self.own(id, requested)
     }
 
-    fn own(&mut self, id: Id, requested: u64) -> u64 {
+    pub(super) fn own(&mut self, id: Id, requested: u64) -> u64 {
         let block = &mut self.blocks[id];
         block.state = State::Live;
         block.requested = requested;
@@ -129,7 +151,7 @@ impl Heap {
         let idle = |id: Id| match self.blocks[id].state {
             State::Free => self.is_idle(id),
             State::Hole => true,
-            State::Live | State::Pending | State::Moved => false,
+            State::Live | State::Pending | State::Moved | State::Tied => false,
         };
         nothing && self.blocks[FIRST].address == first && self.blocks.onward(FIRST).all(idle)
     }
@@ -145,10 +167,16 @@ impl Heap {
         self.settle();
         // The last event of a stream that is gone covers all of its work.
         let is_covered = self.is_over && !self.is_due;
+        let number = self.next_event - u32::from(is_covered);
+        self.is_due = !is_covered;
+        if !self.loans.is_empty()
+            && let Some(loans) = self.loans.remove(&id)
+        {
+            return self.return_loans(id, &loans, number);
+        }
         let block = &mut self.blocks[id];
         block.state = State::Free;
-        block.freed = self.next_event - u32::from(is_covered);
-        self.is_due = !is_covered;
+        block.freed = number;
         self.latest = id;
     }
 
@@ -162,7 +190,7 @@ impl Heap {
     }
 
     /// Merges a free block, or a hole, that is in no bin with its neighbours, and puts it into its bin.
-    fn join(&mut self, id: Id) {
+    pub(super) fn join(&mut self, id: Id) {
         let state = self.blocks[id].state;
         let bins = if state == State::Hole { &mut self.holes } else { &mut self.free };
         let blocks = &mut self.blocks;
@@ -188,7 +216,7 @@ impl Heap {
         let mut bins = match blocks[id].state {
             State::Hole => Some(&mut self.holes),
             State::Free => Some(&mut self.free),
-            State::Live | State::Pending | State::Moved => None,
+            State::Live | State::Pending | State::Moved | State::Tied => None,
         };
         if let Some(bins) = &mut bins {
             bins.remove(blocks, id);

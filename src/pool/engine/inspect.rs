@@ -83,7 +83,7 @@ impl<C: Card> Engine<C> {
                     State::Live => BlockState::Live,
                     State::Pending => BlockState::Pending,
                     State::Free => BlockState::Free,
-                    State::Hole | State::Moved => return None,
+                    State::Hole | State::Moved | State::Tied => return None,
                 };
                 let requested = if state == BlockState::Free { 0 } else { block.requested };
                 let Block { address, bytes, .. } = *block;

@@ -9,15 +9,20 @@
 //! may use it is done, so nobody waits. How much memory is held beyond what is live is a promise (`slack`, a limit), and not an
 //! accident of sizes.
 //!
+//! Where little may still be taken, two things more are done so that what is left of pages with a live block is of use: a gap that a
+//! request fills is filled before a free block is cut, and the [ends of a block](lend) lie on pages that serve others too.
+//!
 //! Everything here is policy, generic over [`Card`](crate::cuda::Card) and deterministic.
 //!
 //! # Invariants
 //! 1. The blocks of a heap cover its addresses without gaps or overlaps, and no two neighbours are both free or both holes.
 //! 2. Every address of a live, pending or free block is mapped. A hole and a [moved](blocks::State::Moved) block have no mapping
-//!    in the books; of the latter the driver still has one.
+//!    in the books; of the latter the driver still has one. So it is with the addresses where a live block borrows.
 //! 3. A page is given to another stream, or back to the driver, only when an event behind its last free is done.
 //! 4. `reserved` is the sum of all handles that were created and not released. The driver counts one that is released for as long
 //!    as its old address is mapped: until the work that may use it there is done.
+//! 5. No memory belongs to two blocks: what is lent is [tied](blocks::State::Tied) where it lies, and so are the addresses of an alias
+//!    that show what is not lent. Lender and borrower are of one heap, so that one stream orders all who have it in turn.
 //!
 //! # Locks
 //! Whoever changes where memory is takes `pages`, then one heap at a time. `grow` alone keeps its own heap and locks others, one at
@@ -33,6 +38,8 @@ mod guard;
 mod heap;
 mod inspect;
 mod lanes;
+mod lend;
+mod loans;
 mod place;
 mod span;
 mod streams;

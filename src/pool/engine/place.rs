@@ -3,8 +3,9 @@
 //! Between two live blocks lies a *gap*: free blocks and holes. A request can go to any gap that is long enough, if its holes
 //! there are filled. The gap at the end of the heap has no end.
 
-use super::blocks::{Id, State};
+use super::blocks::{Id, NONE, State, UNIT};
 use super::heap::Heap;
+use super::lend::Offer;
 use super::span::PAGE;
 
 /// A place for a request, and the pages that it lacks.
@@ -15,7 +16,14 @@ pub(super) struct Place {
     /// Runs of addresses to fill, whole pages.
     pub(super) lacks: Vec<(u64, u64)>,
     pub(super) lacking: u64,
+    /// What its ends borrow.
+    pub(super) offers: Vec<Offer>,
 }
+
+/// Gaps that a search for one to fill looks at,
+const PROBES: usize = 16;
+/// and how many blocks of the size it may hold.
+const MOST: u64 = 16;
 
 /// How good a place is: the fewest bytes lacking, then the shortest gap, then the lowest address.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -52,10 +60,56 @@ impl Heap {
                 best = Some((rank, gap));
             }
         }
-        best.map(|(Rank { lacking: bytes_lacking, at, .. }, gap)| {
-            let lacks = lacking(&gap, at, at + bytes).collect();
-            Place { begin: at, end: at + bytes, lacks, lacking: bytes_lacking }
-        })
+        best.map(|(Rank { at, .. }, gap)| place_in(&gap, at, bytes))
+    }
+
+    /// A gap whose pages were taken and that a whole number of such blocks fill: the fewest. Its ends lie on pages of its neighbours,
+    /// and are of no use to others; so to fill it saves more than to cut a free block, which makes two more such ends.
+    pub(super) fn filling(&self, bytes: u64) -> Option<Place> {
+        let last = self.span.base + self.span.bytes;
+        // What is left of such a gap beside the hole is less than a page at either end.
+        let least = bytes.checked_sub(PAGE)?.saturating_sub(PAGE) / UNIT;
+        let holes = self.holes.at_least(&self.blocks, least).take(PROBES);
+        let small = holes.take_while(|&hole| self.blocks[hole].bytes <= bytes * MOST);
+        let filled = small.filter_map(|hole| {
+            let (begin, end) = self.gap_ends(hole);
+            let times = (end - begin) / bytes;
+            let is_whole = (end - begin).is_multiple_of(bytes) && times <= MOST;
+            (is_whole && end < last).then_some((times, begin, hole))
+        });
+        let (_, begin, hole) = filled.min()?;
+        let place = place_in(&self.gap(hole), begin, bytes);
+        (place.lacking > 0).then_some(place)
+    }
+
+    fn is_gap(&self, id: Id) -> bool {
+        id != NONE && matches!(self.blocks[id].state, State::Free | State::Hole)
+    }
+
+    /// The first block of the gap that a free block or a hole lies in.
+    fn first_of_gap(&self, id: Id) -> Id {
+        let mut first = id;
+        while self.is_gap(self.blocks[first].prev) {
+            first = self.blocks[first].prev;
+        }
+        first
+    }
+
+    fn gap_ends(&self, id: Id) -> (u64, u64) {
+        let first = self.first_of_gap(id);
+        let last = self.blocks.onward(first).take_while(|&id| self.is_gap(id)).last();
+        (self.blocks[first].address, self.blocks[last.unwrap_or(first)].end())
+    }
+
+    /// The gap that a free block or a hole lies in.
+    fn gap(&self, id: Id) -> Vec<Piece> {
+        let piece = |id: Id| {
+            let block = &self.blocks[id];
+            let is_hole = block.state == State::Hole;
+            Piece { begin: block.address, end: block.end(), is_hole }
+        };
+        let first = self.first_of_gap(id);
+        self.blocks.onward(first).take_while(|&id| self.is_gap(id)).map(piece).collect()
     }
 
     /// The gap around a hole; none if another hole of it is nearer to its beginning.
@@ -65,17 +119,16 @@ impl Heap {
         while let Some(prev) = blocks.neighbour(blocks[first].prev, State::Free) {
             first = prev;
         }
-        if blocks.neighbour(blocks[first].prev, State::Hole).is_some() {
-            return None;
-        }
-        let is_gap = |&id: &Id| matches!(blocks[id].state, State::Free | State::Hole);
-        let piece = |id: Id| {
-            let block = &blocks[id];
-            let is_hole = block.state == State::Hole;
-            Piece { begin: block.address, end: block.end(), is_hole }
-        };
-        Some(blocks.onward(first).take_while(is_gap).map(piece).collect())
+        let is_first = blocks.neighbour(blocks[first].prev, State::Hole).is_none();
+        is_first.then(|| self.gap(first))
     }
+}
+
+fn place_in(gap: &[Piece], begin: u64, bytes: u64) -> Place {
+    let end = begin + bytes;
+    let lacks: Vec<_> = lacking(gap, begin, end).collect();
+    let lacking = lacks.iter().map(|(begin, end)| end - begin).sum();
+    Place { begin, end, lacks, lacking, offers: vec![] }
 }
 
 /// Where in a gap a request may begin: at either end, or at either end of a free piece.

@@ -209,12 +209,19 @@ impl<C: Card> Engine<C> {
         may_move && self.detach(victim.home, heap, &[victim.mapping])
     }
 
+    /// Whether so little may still be taken that all new handles are of the smallest size.
+    pub(super) fn is_short(&self, pages: &Pages) -> bool {
+        self.left(pages) / OF_LEFT < 2 * PAGE
+    }
+
+    /// Bytes that may still be taken.
+    fn left(&self, pages: &Pages) -> u64 {
+        self.limit().min(self.settings.total).saturating_sub(pages.stats.reserved_bytes.current)
+    }
+
     /// Size of the next handle of a run that lacks `lacking` bytes, for a request of `bytes`: a power of two.
     fn new_handle(&self, pages: &Pages, bytes: u64, lacking: u64) -> u64 {
-        let left = self
-            .limit()
-            .min(self.settings.total)
-            .saturating_sub(pages.stats.reserved_bytes.current);
+        let left = self.left(pages);
         let held = pages.stats.reserved_bytes.current + bytes;
         let most =
             bytes.min(LARGEST).min(left / OF_LEFT).min(held / OF_HELD).min(lacking).max(PAGE);
