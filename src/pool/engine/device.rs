@@ -219,6 +219,17 @@ impl<C: Card> Engine<C> {
         stats.reserved_bytes.peak = stats.reserved_bytes.current;
     }
 
+    /// Bytes that nobody has, and that a trim would give back once the work on them is done.
+    pub fn idle_bytes(&self) -> u64 {
+        let idle = |home| {
+            let (mut heap, mut victims) = (Home::lock(home), Vec::new());
+            heap.settle();
+            collect(home, &mut heap, (0, 0), true, &mut victims);
+            victims.iter().map(|victim| victim.mapping.bytes).sum::<u64>()
+        };
+        self.streams.all().map(idle).sum()
+    }
+
     /// Gives back to the driver what nobody has, waiting for the work in flight. Returns the bytes.
     pub fn trim(&self) -> u64 {
         let mut pages = self.pages();

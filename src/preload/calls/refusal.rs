@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::contexts::Context;
 use super::super::process::{Phase, Process, lock, phase};
-use super::super::{dump, stack};
+use super::super::{dump, shared, stack};
 use crate::cuda::{CuResult, real};
 use crate::ledger::{EventKind, EventState, Happening};
 use crate::report::Reason;
@@ -25,7 +25,7 @@ impl Process {
         }
     }
 
-    /// Every pool of a device gives back what is cached.
+    /// Every pool of a device gives back what is cached, and so does the engine of the C API.
     pub(in super::super) fn release_device(&self, device: u32) {
         if phase() != Phase::Awake {
             return;
@@ -38,6 +38,7 @@ impl Process {
                 }
             }
         });
+        shared::trim_above(device);
     }
 
     /// Calls the driver for memory that the pool does not serve. If it has none, the pools give back what they can and it is
