@@ -93,3 +93,8 @@ fn pools_one_after_another() {
 fn a_peak_of_two_threads() {
     ends::peak_of_two_threads();
 }
+
+#[test]
+fn a_peak_beside_a_busy_thread() {
+    ends::peak_beside_a_busy_thread();
+}

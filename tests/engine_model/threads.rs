@@ -129,6 +129,7 @@ pub(crate) fn run(operations: u64) {
         assert_eq!((count.current, count.allocated), (0, count.freed));
     }
     assert!(stats.allocation.allocated > operations / 8, "{stats:?}");
+    super::checks::peaks(&stats);
     let state = shared.engine.card().state();
     assert_eq!(state.memory.violation, None);
     assert_eq!((stats.reserved_bytes.current, state.memory.used), (0, 0), "bytes are kept");

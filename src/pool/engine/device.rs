@@ -204,9 +204,10 @@ impl<C: Card> Engine<C> {
     /// The numbers now.
     pub fn stats(&self) -> Stats {
         let pages = self.pages();
+        let allocated = self.lanes.count(What::Allocated).at_most(pages.stats.reserved_bytes.peak);
         Stats {
-            allocated_bytes: self.lanes.count(What::Allocated),
-            requested_bytes: self.lanes.count(What::Requested),
+            allocated_bytes: allocated,
+            requested_bytes: self.lanes.count(What::Requested).at_most(allocated.peak),
             allocation: self.lanes.count(What::Blocks),
             ..pages.stats
         }

@@ -4,7 +4,7 @@
 //! harder: it needs the sum after every step. So a lane remembers what the others hold, and looks again whenever another lane
 //! has been at work since its last step. Threads that are at it all the time would do nothing else: after a row of looks with
 //! little in between a lane looks less and less often, at most every 4096 steps. So peaks are exact while threads take turns now and
-//! then, and else off by at most what the others did meanwhile.
+//! then, and else off by at most what the others did meanwhile; the peak that is told is never above that of the memory held.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,6 +37,13 @@ pub struct Count {
     pub allocated: u64,
     /// Ever taken away.
     pub freed: u64,
+}
+
+impl Count {
+    /// The same, of which no more can ever have been there: what a lane did not look at may have made its peak too large.
+    pub(super) fn at_most(self, bound: u64) -> Self {
+        Count { peak: self.peak.min(bound).max(self.current), ..self }
+    }
 }
 
 /// The numbers of one device. Bytes, except where another unit is named.
