@@ -80,6 +80,11 @@ fn four_threads() {
 }
 
 #[test]
+fn streams_of_threads_come_and_go() {
+    threads::come_and_go(500);
+}
+
+#[test]
 fn streams_one_after_another() {
     ends::one_after_another(3000, false);
 }

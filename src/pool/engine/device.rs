@@ -1,8 +1,7 @@
 //! The engine of one device: what its users call.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 
 use super::blocks::UNIT;
 use super::guard::Guard;
@@ -11,6 +10,7 @@ use super::lanes::{Lane, Lanes, Stats, What};
 use super::span::Mapping;
 use super::streams::{Home, Key, Streams, is_small};
 use super::supply::{Pages, collect};
+use super::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::cuda::{Card, CuResult, DevicePtr, Failure, StreamHandle};
 
 /// What an engine is told at its birth.
