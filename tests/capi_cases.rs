@@ -125,3 +125,10 @@ fn a_free_counts_on_the_device_of_the_block() {
         assert_eq!(outcome.value("reserved_1"), 64 * MIB);
     }
 }
+
+// Each way in gives back what it keeps for the other's request, while it has locks of its own.
+#[test]
+fn both_ways_in_share_a_limit_at_once() {
+    let outcome = ask("beside", true).conf("limit:96MiB").run().ok();
+    assert_eq!((outcome.value("live"), outcome.value("done")), (0, 1));
+}

@@ -1,4 +1,4 @@
-// Sequences from public reports through the C API. LIBRARY cycles|info|card|caps|churn|faults|devices [HOW]
+// Sequences from public reports through the C API. LIBRARY cycles|info|card|caps|churn|faults|devices|beside [HOW]
 #include "capi.h"
 
 enum { MOST = 256 };
@@ -170,6 +170,44 @@ static void devices(void) {
     say("reserved_1", sound(1).reserved_bytes.current);
 }
 
+static void *engine_side(void *context) {
+    CUstream stream;
+    CHECK(cuCtxSetCurrent(context));
+    stream = new_stream();
+    for (int i = 0; i < 2000; i++) {
+        void *block;
+        int code = api.alloc((size_t)(8 + i % 5 * 8) * MiB, 0, stream, &block);
+        REQUIRE(code == CENOTE_OK || code == CENOTE_OUT_OF_MEMORY);
+        CHECK(api.free(block));
+    }
+    return NULL;
+}
+
+static void *doors_side(void *context) {
+    CHECK(cuCtxSetCurrent(context));
+    for (int i = 0; i < 2000; i++) {
+        CUdeviceptr block = 0;
+        int code = cuMemAlloc_v2(&block, (size_t)(8 + i % 7 * 6) * MiB);
+        REQUIRE(code == CUDA_SUCCESS || code == CUDA_ERROR_OUT_OF_MEMORY);
+        if (!code) CHECK(cuMemFree_v2(block));
+    }
+    return NULL;
+}
+
+// Both ways in at once under one limit, each asking the other for memory: neither waits for the other for ever.
+static void beside(void) {
+    pthread_t team[4];
+    CUcontext context;
+    CHECK(cuCtxGetCurrent(&context));
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&team[i], NULL, i % 2 ? doors_side : engine_side, context));
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(team[i], NULL));
+    say("live", sound(0).allocated_bytes.current);
+    // All of the limit, by either way.
+    CHECK(cuMemFree_v2(take(96 * MiB)));
+    CHECK(api.free(get(96 * MiB, NULL)));
+    say("done", 1);
+}
+
 int main(int argc, char **argv) {
     REQUIRE(argc > 2);
     const char *how = argc > 3 ? argv[3] : "";
@@ -185,5 +223,6 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[2], "churn")) churn();
     if (!strcmp(argv[2], "faults")) faults();
     if (!strcmp(argv[2], "devices")) devices();
+    if (!strcmp(argv[2], "beside")) beside();
     return 0;
 }
