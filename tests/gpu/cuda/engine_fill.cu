@@ -5,7 +5,8 @@
 //
 // engine_fill LIBRARY SECONDS plain|moves|blind [THREADS]
 //   moves  a limit just above what lives, and shares of the threads that grow and shrink in turn: hardly a miss without a move
-//   blind  uses on other streams are not announced, and late: the check must find wrong elements, or it finds nothing
+//   blind  one thread whose uses on other streams are not announced, and late: the check must find wrong elements, or it finds nothing.
+//          Blocks are of one size, so that no memory moves: a late use of that would be an illegal address
 #include "common.cuh"
 
 #include <dlfcn.h>
@@ -99,6 +100,7 @@ class Worker {
   private:
     // Sizes are spread over their logarithm; those of one epoch begin where those of another end.
     size_t next_size(size_t epoch) {
+        if (mode == BLIND) return 4 * MiB;
         double least = 512, most = double(64 * MiB);
         if (mode == MOVES) {
             const int kind = (epoch + size_t(index_) / 2) % 3;
@@ -131,7 +133,7 @@ class Worker {
 
     // Work on another thread's stream, behind what was done here. If `back`, the own stream goes on behind it with a new value.
     void use_elsewhere(Block &block, bool back) {
-        const cudaStream_t other = streams[random_() % size_t(threads)];
+        const cudaStream_t other = streams[random_() % streams.size()];
         if (other == own_) return;
         CHECK(cudaEventRecord(event_, own_));
         CHECK(cudaStreamWaitEvent(other, event_, 0));
@@ -224,7 +226,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < threads; i++) streams.push_back(new_stream());
     const double begin = now_us(), end = begin + seconds * 1e6;
     std::vector<std::thread> team;
-    for (int i = 0; i < threads; i++) team.emplace_back([=] { Worker(i, wrong).run(begin, end); });
+    for (int i = 0; i < (mode == BLIND ? 1 : threads); i++) team.emplace_back([=] { Worker(i, wrong).run(begin, end); });
     for (auto &thread : team) thread.join();
     for (void *block : handed) NEED(free_block(block));
     CHECK(cudaDeviceSynchronize());
