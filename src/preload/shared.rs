@@ -70,11 +70,14 @@ pub(super) fn kept_above(device: u32) -> u64 {
     KEEPS.get().map_or(0, |keeps| (keeps.idle_bytes)(device))
 }
 
-/// Has the room above give back what nobody has. Not for its own request.
-pub(super) fn trim_above(device: u32) {
-    if let Some(keeps) = KEEPS.get().filter(|_| !CREATING.get()) {
+/// Has the room above give back what nobody has. Whether there is such a room, and this is no request of its own: however little it
+/// gave, another thread may have given back meanwhile.
+pub(super) fn trim_above(device: u32) -> bool {
+    let keeps = KEEPS.get().filter(|_| !CREATING.get());
+    if let Some(keeps) = keeps {
         (keeps.trim)(device);
     }
+    keeps.is_some()
 }
 
 /// A process whose calls are seen, with its doors awake.

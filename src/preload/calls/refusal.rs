@@ -16,16 +16,18 @@ const HOLDERS: usize = 8;
 
 impl Process {
     /// Takes `bytes` from the budget of the device; if they are not there, after every pool of the device gave back what it
-    /// could.
+    /// could, and then the engine of the C API.
     pub(in super::super) fn take_budget(&self, device: u32, bytes: u64) -> bool {
         let budget = self.budget(device);
-        budget.take(bytes) || {
-            self.release_device(device);
-            budget.take(bytes)
-        }
+        budget.take(bytes)
+            || {
+                self.release_device(device);
+                budget.take(bytes)
+            }
+            || (shared::trim_above(device) && budget.take(bytes))
     }
 
-    /// Every pool of a device gives back what is cached, and so does the engine of the C API.
+    /// Every pool of a device gives back what is cached.
     pub(in super::super) fn release_device(&self, device: u32) {
         if phase() != Phase::Awake {
             return;
@@ -38,7 +40,6 @@ impl Process {
                 }
             }
         });
-        shared::trim_above(device);
     }
 
     /// Calls the driver for memory that the pool does not serve. If it has none, the pools give back what they can and it is
@@ -78,7 +79,7 @@ impl Process {
                 break;
             }
         }
-        code
+        if shared::trim_above(device) { call() } else { code }
     }
 
     /// An allocation is refused: writes the account, and the report.
