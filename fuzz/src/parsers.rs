@@ -31,6 +31,7 @@ pub fn trace(data: &[u8]) {
     let path = Path::new("made-up.trz");
     let parsed = match first % 4 {
         0 => Trace::parse(rest, path),
+        3 => Trace::parse(packed(&events(rest), false).as_slice(), path),
         kind => Trace::parse(packed(rest, kind != 1).as_slice(), path),
     };
     let Ok(trace) = parsed else { return };
@@ -45,6 +46,34 @@ pub fn trace(data: &[u8]) {
     let outcome = replay(&trace, &setup).expect("the engine is sound");
     assert!(limit.is_some() || outcome.failed_at.is_none(), "refused: {outcome:?}");
     assert!(limit.is_none_or(|limit| outcome.peak_reserved <= limit), "{outcome:?}");
+}
+
+/// Events that are mostly right, four bytes each, and the header for them.
+fn events(data: &[u8]) -> Vec<u8> {
+    let chunks = data.chunks_exact(4);
+    let mut file = [b"GTR1".as_slice(), &(chunks.len() as u32).to_le_bytes()].concat();
+    let mut put = |mut number: u64| {
+        while number >= 0x80 {
+            file.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        file.push(number as u8);
+    };
+    let mut blocks = 0;
+    for chunk in chunks {
+        let [kind, which, size, more] = [chunk[0], chunk[1], chunk[2], chunk[3]].map(u64::from);
+        put([0, 0, 1, 2, 1, 2, 0, 3][kind as usize % 8]);
+        if matches!(kind % 8, 0 | 1 | 6) {
+            blocks += u64::from(which > 0);
+            put(blocks);
+            put(if size == 255 { u64::MAX - more } else { size << (more % 40) });
+        } else {
+            put(which % (blocks + 1));
+        }
+        put(more % 3);
+        put(0);
+    }
+    file
 }
 
 /// Data as a trace file has it, with the header that it needs if so wished.
