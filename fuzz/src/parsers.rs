@@ -149,7 +149,7 @@ fn spoil(value: &mut Value, change: &[u8]) {
         4 => Value::from(change[3]),
         5 => Value::from(String::from_utf8_lossy(&[change[3]; 3])),
         6 => Value::from("0x".to_owned() + &"f".repeat(usize::from(change[3] % 20))),
-        7 => Value::Array(vec![at.clone(); usize::from(change[3] % 4)]),
+        7 => Value::Array(vec![Value::from(change[3]); usize::from(change[3] % 4)]),
         8 => Value::Bool(change[3] % 2 == 0),
         _ => Value::Object(serde_json::Map::new()),
     };
