@@ -207,7 +207,7 @@ struct cenote_stats {
    */
   struct cenote_count reserved_bytes;
   /**
-   * Bytes that may be taken from the driver; the largest number where there is no limit.
+   * Bytes that may be taken from the driver, the card's at most; the largest number where there is no limit.
    */
   uint64_t limit_bytes;
   /**

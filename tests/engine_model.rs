@@ -80,6 +80,11 @@ fn four_threads() {
 }
 
 #[test]
+fn streams_of_threads_come_and_go() {
+    threads::come_and_go(500);
+}
+
+#[test]
 fn streams_one_after_another() {
     ends::one_after_another(3000, false);
 }
@@ -92,4 +97,9 @@ fn pools_one_after_another() {
 #[test]
 fn a_peak_of_two_threads() {
     ends::peak_of_two_threads();
+}
+
+#[test]
+fn a_peak_beside_a_busy_thread() {
+    ends::peak_beside_a_busy_thread();
 }

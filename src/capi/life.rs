@@ -23,6 +23,8 @@ pub(super) fn begin() {
         // A pointer of ours is a thread's key, and another one a handler's: the library must not go away under them.
         loader::stay(begin as *const () as usize);
         let _ = shared::STREAM_ENDS.set(memory::stream_ends);
+        let _ = shared::KEEPS
+            .set(shared::Keeps { idle_bytes: memory::idle_bytes, trim: memory::trim_device });
         if cfg!(feature = "doors") {
             // Panics are caught at the edge; the library prints nothing.
             std::panic::set_hook(Box::new(|_| ()));

@@ -157,6 +157,17 @@ pub(super) fn stream_ends(stream: StreamHandle) {
     }
 }
 
+/// Bytes of a device that nobody has.
+pub(super) fn idle_bytes(device: u32) -> u64 {
+    devices::device_if_used(device as i32).map_or(0, |device| device.engine.idle_bytes())
+}
+
+/// Gives back what nobody has on a device. Returns the bytes.
+pub(super) fn trim_device(device: u32) -> u64 {
+    let device = devices::device_if_used(device as i32).filter(|_| !life::driver_is_gone());
+    device.map_or(0, |device| device.engine.trim())
+}
+
 /// Gives back what nobody has, on all devices. Returns the bytes.
 pub(super) fn trim() -> u64 {
     if life::driver_is_gone() {

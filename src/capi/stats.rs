@@ -36,7 +36,7 @@ pub struct cenote_stats {
     pub blocks: cenote_count,
     /// Bytes taken from the driver.
     pub reserved_bytes: cenote_count,
-    /// Bytes that may be taken from the driver; the largest number where there is no limit.
+    /// Bytes that may be taken from the driver, the card's at most; the largest number where there is no limit.
     pub limit_bytes: u64,
     /// Pieces of physical memory that were created.
     pub pages_created: u64,
@@ -190,7 +190,10 @@ impl cenote_stats {
             requested_bytes: stats.requested_bytes.into(),
             blocks: stats.allocation.into(),
             reserved_bytes: stats.reserved_bytes.into(),
-            limit_bytes: device.engine.limit(),
+            limit_bytes: match device.engine.limit() {
+                u64::MAX => u64::MAX,
+                limit => limit.min(device.total),
+            },
             pages_created: stats.pages_created,
             pages_moved: stats.pages_moved,
             moved_bytes: stats.moved_bytes,

@@ -1,5 +1,7 @@
 //! What the rooms above need of the process: its settings, its budget, and whether the driver may still be called.
 
+use std::cell::Cell;
+
 use once_cell::sync::OnceCell;
 
 pub(crate) use super::driver::{relaxed, within};
@@ -30,6 +32,54 @@ pub(crate) fn settings() -> Settings {
 /// What a room above does when the program destroys a stream; set once.
 pub(crate) static STREAM_ENDS: OnceCell<fn(StreamHandle)> = OnceCell::new();
 
+/// What the room above keeps on a device, beside the pools of the doors; set once.
+pub(crate) static KEEPS: OnceCell<Keeps> = OnceCell::new();
+
+/// Asks for what is kept, and for its return.
+#[derive(Debug)]
+pub(crate) struct Keeps {
+    /// Bytes that nobody has.
+    pub(crate) idle_bytes: fn(u32) -> u64,
+    /// Gives them back, waiting for the work in flight.
+    pub(crate) trim: fn(u32) -> u64,
+}
+
+thread_local! {
+    /// Set while the room above takes memory on this thread: it holds locks then, and has looked through what it keeps itself.
+    static CREATING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives this thread is [`CREATING`].
+struct Creating;
+
+impl Creating {
+    fn begin() -> Self {
+        CREATING.set(true);
+        Creating
+    }
+}
+
+impl Drop for Creating {
+    fn drop(&mut self) {
+        CREATING.set(false);
+    }
+}
+
+/// Bytes that the room above would give back.
+pub(super) fn kept_above(device: u32) -> u64 {
+    KEEPS.get().map_or(0, |keeps| (keeps.idle_bytes)(device))
+}
+
+/// Has the room above give back what nobody has. Whether there is such a room, and this is no request of its own: however little it
+/// gave, another thread may have given back meanwhile.
+pub(super) fn trim_above(device: u32) -> bool {
+    let keeps = KEEPS.get().filter(|_| !CREATING.get());
+    if let Some(keeps) = keeps {
+        (keeps.trim)(device);
+    }
+    keeps.is_some()
+}
+
 /// A process whose calls are seen, with its doors awake.
 fn awake() -> Option<&'static Process> {
     process::current().filter(|_| process::phase() == Phase::Awake)
@@ -46,6 +96,7 @@ pub(crate) fn create(
     mut call: impl FnMut() -> Result<Handle, CuResult>,
 ) -> Result<Handle, CuResult> {
     let Some(process) = awake() else { return call() };
+    let _creating = Creating::begin();
     process.first_sight(device);
     if !process.take_budget(device, bytes) {
         return Err(CuResult::OUT_OF_MEMORY);

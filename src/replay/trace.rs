@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use super::error::TraceError;
@@ -66,7 +66,16 @@ impl Trace {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(io(io::ErrorKind::IsADirectory.into()));
         }
-        let mut data = BufReader::new(Inflate::new(BufReader::new(file)));
+        Trace::parse(BufReader::new(file), path)
+    }
+
+    /// The same of data that is there already; `path` gives the name, and is in the messages.
+    ///
+    /// # Errors
+    /// If anything in it is wrong.
+    pub fn parse(data: impl BufRead, path: &Path) -> Result<Trace, TraceError> {
+        let io = |source| TraceError::Io { path: path.to_owned(), source };
+        let mut data = BufReader::new(Inflate::new(data));
         let count = header(&mut data, path)?;
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         let mut reader = Reader::new(name);

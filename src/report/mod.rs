@@ -38,6 +38,6 @@ pub mod write;
 pub use build::{Snapshot, build};
 pub use rank::rank;
 #[cfg(feature = "cli")]
-pub use read::{ReadError, read};
+pub use read::{ReadError, parse, read};
 pub use schema::*;
 pub use template::Template;

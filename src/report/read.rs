@@ -74,8 +74,16 @@ struct Envelope {
 /// If the file can't be read, is no report, or is one of another version.
 pub fn read(path: &Path) -> Result<Report, ReadError> {
     let text = fs::read(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
+    parse(&text, path)
+}
+
+/// The report that a text is; `path` is in the messages.
+///
+/// # Errors
+/// If it is no report, or one of another version.
+pub fn parse(text: &[u8], path: &Path) -> Result<Report, ReadError> {
     let foreign = |what: String| ReadError::Foreign { path: path.to_owned(), what };
-    let envelope: Envelope = serde_json::from_slice(&text).map_err(|error| {
+    let envelope: Envelope = serde_json::from_slice(text).map_err(|error| {
         foreign(if text.is_empty() { "it is empty".to_owned() } else { error.to_string() })
     })?;
     if !envelope.schema.starts_with("cenote.report/") {
@@ -85,7 +93,7 @@ pub fn read(path: &Path) -> Result<Report, ReadError> {
         let version = envelope.cenote_version;
         return Err(ReadError::Version { path: path.to_owned(), schema: envelope.schema, version });
     }
-    let mut json = serde_json::Deserializer::from_slice(&text);
+    let mut json = serde_json::Deserializer::from_slice(text);
     serde_path_to_error::deserialize(&mut json).map_err(|error| ReadError::Value {
         path: path.to_owned(),
         at: error.path().to_string(),

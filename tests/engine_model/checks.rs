@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cenote::cuda::Handle;
-use cenote::pool::engine::Count;
+use cenote::pool::engine::{Count, Stats};
 
 use super::faults::Call;
 use super::memory::{Extent, PAGE};
@@ -171,4 +171,10 @@ pub(crate) fn end(world: &mut World) -> Result<(), String> {
         same("bytes released and still mapped", unmapped, 0)?;
     }
     same("events left", events, 0)
+}
+
+/// What was asked for lives, and what lives is held: so it is with their peaks, however threads count.
+pub(crate) fn peaks(stats: &Stats) {
+    let peaks = [stats.requested_bytes, stats.allocated_bytes, stats.reserved_bytes];
+    assert!(peaks.is_sorted_by_key(|count| count.peak), "more lived than was held: {stats:?}");
 }

@@ -3,6 +3,7 @@
 use cenote::pool::engine::{Engine, EngineSettings};
 
 use super::card::ModelCard;
+use super::checks;
 use super::memory::MIB;
 use super::time::Work;
 
@@ -60,4 +61,21 @@ pub(crate) fn peak_of_two_threads() {
     }
     assert_eq!(engine.free(&mut two, large), Ok(100 * MIB));
     assert_eq!(engine.stats().allocated_bytes.peak, 150 * MIB + 4 * 512);
+}
+
+/// A thread that has stopped looking at what others hold counts what they have freed since.
+pub(crate) fn peak_beside_a_busy_thread() {
+    let settings = EngineSettings { total: 1024 * MIB, limit: None, slack: 0.05 };
+    let engine = Engine::new(ModelCard::new(1024 * MIB, 1), settings);
+    let mut lanes = [engine.lane(), engine.lane()];
+    let large = engine.allocate(&mut lanes[1], 100 * MIB, 0, 0).expect("memory");
+    for turn in 0..200 {
+        let lane = &mut lanes[turn % 2];
+        let block = engine.allocate(lane, 512, 0, 0).expect("memory");
+        assert_eq!(engine.free(lane, block), Ok(512));
+    }
+    assert_eq!(engine.free(&mut lanes[1], large), Ok(100 * MIB));
+    engine.trim();
+    engine.allocate(&mut lanes[0], 90 * MIB, 0, 0).expect("memory");
+    checks::peaks(&engine.stats());
 }

@@ -9,8 +9,13 @@ fn allocate(name: usize, bytes: u64, stream: usize, pool: u64) -> Op {
 }
 
 fn check(what: &str, capacity: u64, slack: f64, ops: &[Op]) {
+    check_shared(what, capacity, capacity, slack, ops);
+}
+
+/// On a card of which others use a part.
+fn check_shared(what: &str, total: u64, capacity: u64, slack: f64, ops: &[Op]) {
     let setup = Setup {
-        total: capacity,
+        total,
         capacity,
         limit: None,
         slack,
@@ -105,6 +110,17 @@ pub(crate) fn all() {
             Op::Free(Named(3)),
             Op::SetLimit(Some(4_337_258_791)),
             allocate(9, 838, 4, 0),
+        ],
+    );
+    check_shared(
+        "handles of the wrong size are not replaced on a card that is full, where no limit is",
+        50 << 30,
+        40 << 30,
+        0.05,
+        &[
+            allocate(0, 42_781_900_800, 0, 0),
+            allocate(1, 6_207_569_920, 0, 0),
+            allocate(2, 512, 0, 0),
         ],
     );
     ends();

@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+#[cfg(not(cenote_shuttle))]
+use std::thread::scope;
 
-use cenote::pool::engine::{Engine, EngineSettings, Lane};
+#[cfg(cenote_shuttle)]
+use shuttle::thread::scope;
+
+use cenote::pool::engine::{Engine, EngineSettings, Lane, Stats};
 
 use super::card::ModelCard;
 use super::memory::MIB;
@@ -22,7 +27,7 @@ struct Block {
     owner: u64,
 }
 
-/// What the threads share.
+/// What the threads share. Its own locks are never held while the engine is called: a checker of orders can't see them.
 struct Shared {
     engine: Engine<ModelCard>,
     /// Begins and ends of the blocks of all threads.
@@ -36,8 +41,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    fn allocate(&self, lane: &mut Lane, bytes: u64, stream: usize, owner: u64) -> Option<Block> {
-        let begin = self.engine.allocate(lane, bytes, stream, 0).ok()?;
+    fn new(total: u64) -> Self {
+        let settings = EngineSettings { total, limit: None, slack: 0.05 };
+        let engine = Engine::new(ModelCard::new(total, STREAMS), settings);
+        Shared { engine, owned: Mutex::default(), handed_over: Mutex::default() }
+    }
+
+    /// A block for the stream that has a handle now.
+    fn allocate(&self, lane: &mut Lane, bytes: u64, handle: usize, owner: u64) -> Option<Block> {
+        let stream = self.engine.card().state().time.begin(handle);
+        let begin = self.engine.allocate(lane, bytes, handle, 0).ok()?;
         let end = begin + bytes.next_multiple_of(512);
         let mut owned = lock(&self.owned);
         let below = owned.range(..end).next_back();
@@ -105,33 +118,80 @@ impl Shared {
         }
         mine.iter().for_each(|block| self.free(&mut lane, block));
     }
+
+    /// Streams of one handle, one after another: each leaves work, and now and then a block that somebody else frees.
+    fn come_and_go(&self, handle: usize, rounds: u64) {
+        let mut lane = self.engine.lane();
+        for round in 0..rounds {
+            let mut blocks = Vec::new();
+            for bytes in [600, 3 * MIB] {
+                let owner = (round + 1) * THREADS as u64 + handle as u64;
+                blocks.extend(self.allocate(&mut lane, bytes, handle, owner));
+            }
+            for block in &blocks {
+                let &Block { begin, end, stream, owner } = block;
+                let extents = self.engine.card().state().memory.extents(begin, end);
+                let extents = extents.expect("memory everywhere");
+                let work =
+                    Work { begin, end, extents, owner, pool: 0, is_graph: false, behind: None };
+                self.engine.card().launch(stream, stream, work).expect("nobody else's work");
+            }
+            if round % 2 == 1 {
+                lock(&self.handed_over).extend(blocks.pop());
+            }
+            blocks.iter().for_each(|block| self.free(&mut lane, block));
+            self.engine.forget_stream(handle);
+            self.engine.card().state().time.end(handle);
+            let other = lock(&self.handed_over).pop();
+            other.into_iter().for_each(|block| self.free(&mut lane, &block));
+            if round % 3 == 2 {
+                self.engine.card().state().time.advance_all(handle, 3);
+            }
+        }
+    }
+
+    /// Everything is freed and done, and goes back.
+    fn end(&self) -> Stats {
+        let mut lane = self.engine.lane();
+        let left: Vec<_> = lock(&self.handed_over).drain(..).collect();
+        left.iter().for_each(|block| self.free(&mut lane, block));
+        self.engine.card().state().time.finish_all();
+        self.engine.trim();
+        let stats = self.engine.stats();
+        for count in [stats.allocated_bytes, stats.requested_bytes, stats.allocation] {
+            assert_eq!((count.current, count.allocated), (0, count.freed));
+        }
+        super::checks::peaks(&stats);
+        let state = self.engine.card().state();
+        assert_eq!(state.memory.violation, None);
+        assert_eq!((stats.reserved_bytes.current, state.memory.used), (0, 0), "bytes are kept");
+        assert_eq!(stats.reserved_bytes.freed, state.memory.held.released);
+        assert_eq!(state.time.events.len(), 0, "events are kept");
+        stats
+    }
 }
 
 /// Threads on one card; then nothing is left.
 pub(crate) fn run(operations: u64) {
-    let total = 400 * MIB;
-    let settings = EngineSettings { total, limit: None, slack: 0.05 };
-    let engine = Engine::new(ModelCard::new(total, STREAMS), settings);
-    let shared = Shared { engine, owned: Mutex::default(), handed_over: Mutex::default() };
-    std::thread::scope(|scope| {
+    let shared = Shared::new(400 * MIB);
+    scope(|scope| {
         for thread in 0..THREADS {
             let shared = &shared;
             scope.spawn(move || shared.hammer(thread, operations / THREADS as u64));
         }
     });
-    let mut lane = shared.engine.lane();
-    let left: Vec<_> = lock(&shared.handed_over).drain(..).collect();
-    left.iter().for_each(|block| shared.free(&mut lane, block));
-    shared.engine.card().state().time.finish_all();
-    shared.engine.trim();
-    let stats = shared.engine.stats();
-    for count in [stats.allocated_bytes, stats.requested_bytes, stats.allocation] {
-        assert_eq!((count.current, count.allocated), (0, count.freed));
-    }
+    let stats = shared.end();
     assert!(stats.allocation.allocated > operations / 8, "{stats:?}");
-    let state = shared.engine.card().state();
-    assert_eq!(state.memory.violation, None);
-    assert_eq!((stats.reserved_bytes.current, state.memory.used), (0, 0), "bytes are kept");
-    assert_eq!(stats.reserved_bytes.freed, state.memory.held.released);
-    assert_eq!(state.time.events.len(), 0, "events are kept");
+}
+
+/// Threads whose streams come and go; then nothing is left.
+pub(crate) fn come_and_go(rounds: u64) {
+    let shared = Shared::new(64 * MIB);
+    scope(|scope| {
+        for thread in 0..THREADS - 1 {
+            let shared = &shared;
+            scope.spawn(move || shared.come_and_go(thread, rounds));
+        }
+    });
+    shared.end();
 }

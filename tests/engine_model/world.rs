@@ -162,7 +162,14 @@ impl World {
             Op::FinishAll => self.engine.card().state().time.finish_all(),
             Op::Trim => {
                 let before = self.stats().reserved_bytes.current;
+                let idle = self.engine.idle_bytes();
                 let freed = self.engine.trim();
+                let state = self.engine.card().state();
+                let is_sound = state.faults.fired.is_none() && !state.time.any_captures();
+                drop(state);
+                if is_sound && freed < idle {
+                    return Err(format!("trim gave {freed} of {idle} that nobody had"));
+                }
                 if before - self.stats().reserved_bytes.current != freed {
                     return Err(format!("trim said {freed} of {before}"));
                 }

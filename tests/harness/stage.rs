@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::SystemTime;
 
 /// The root of the repository.
@@ -58,7 +59,9 @@ pub fn compiled(name: &str, program: &str, more_flags: &[&OsStr]) -> PathBuf {
         return program;
     }
     fs::create_dir_all(stage.join("native")).unwrap();
-    let unfinished = program.with_extension(format!("{}.tmp", std::process::id()));
+    static COMPILED: AtomicU32 = AtomicU32::new(0);
+    let own = (std::process::id(), COMPILED.fetch_add(1, Relaxed));
+    let unfinished = program.with_extension(format!("{}.{}.tmp", own.0, own.1));
     let mut compiler =
         Command::new(if source.extension() == Some(OsStr::new("c")) { "gcc" } else { "g++" });
     compiler.args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-Wl,-z,lazy", "-o"]);

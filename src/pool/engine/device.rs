@@ -1,8 +1,7 @@
 //! The engine of one device: what its users call.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 
 use super::blocks::UNIT;
 use super::guard::Guard;
@@ -11,6 +10,7 @@ use super::lanes::{Lane, Lanes, Stats, What};
 use super::span::Mapping;
 use super::streams::{Home, Key, Streams, is_small};
 use super::supply::{Pages, collect};
+use super::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::cuda::{Card, CuResult, DevicePtr, Failure, StreamHandle};
 
 /// What an engine is told at its birth.
@@ -204,9 +204,10 @@ impl<C: Card> Engine<C> {
     /// The numbers now.
     pub fn stats(&self) -> Stats {
         let pages = self.pages();
+        let allocated = self.lanes.count(What::Allocated).at_most(pages.stats.reserved_bytes.peak);
         Stats {
-            allocated_bytes: self.lanes.count(What::Allocated),
-            requested_bytes: self.lanes.count(What::Requested),
+            allocated_bytes: allocated,
+            requested_bytes: self.lanes.count(What::Requested).at_most(allocated.peak),
             allocation: self.lanes.count(What::Blocks),
             small: self.lanes.small(),
             ..pages.stats
@@ -220,6 +221,17 @@ impl<C: Card> Engine<C> {
         for count in [&mut stats.reserved_bytes, &mut stats.handles] {
             count.peak = count.current;
         }
+    }
+
+    /// Bytes that nobody has, and that a trim would give back once the work on them is done.
+    pub fn idle_bytes(&self) -> u64 {
+        let idle = |home| {
+            let (mut heap, mut victims) = (Home::lock(home), Vec::new());
+            heap.settle();
+            collect(home, &mut heap, (0, 0), true, &mut victims);
+            victims.iter().map(|victim| victim.mapping.bytes).sum::<u64>()
+        };
+        self.streams.all().map(idle).sum()
     }
 
     /// Gives back to the driver what nobody has, waiting for the work in flight. Returns the bytes.

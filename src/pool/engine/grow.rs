@@ -18,7 +18,7 @@ enum Rung {
     Within,
     /// Moves all that is free before it creates anything.
     MoveAll,
-    /// Waits for the work in flight, then does the same.
+    /// Waits for the work in flight, then does the same, and gives back as much as it creates.
     Wait,
 }
 
@@ -156,6 +156,10 @@ impl<C: Card> Engine<C> {
         let lacking: u64 = plan.creates.iter().map(|(begin, end)| end - begin).sum();
         let most = if all { self.limit() } else { self.limit().min(held + may) };
         let mut over = (held + lacking).saturating_sub(most);
+        if rung == Rung::Wait {
+            // The card may be full below the limit, since others use it too: only what goes back is sure to be there.
+            over = over.max(lacking);
+        }
         for victim in rest.into_iter().filter(|victim| victim.is_idle) {
             if over == 0 {
                 break;

@@ -44,6 +44,7 @@ mod place;
 mod span;
 mod streams;
 mod supply;
+mod sync;
 mod users;
 
 pub use device::{Engine, EngineSettings};

@@ -3,6 +3,7 @@
 
 use super::super::contexts::Context;
 use super::super::process::Process;
+use super::super::shared;
 use crate::cuda::{CuResult, real};
 
 pub(in super::super) unsafe fn cuMemGetInfo_v2(
@@ -34,10 +35,10 @@ pub(in super::super) unsafe fn cuMemGetInfo_v2(
 }
 
 impl Process {
-    /// Free and total memory as the program should see them: what the pools would give back counts as free, and a limit is the
+    /// Free and total memory as the program should see them: what the pools and the engine would give back counts as free, and a limit is the
     /// size of the card.
     fn seen_by_program(&self, context: &Context, free: u64, total: u64) -> (u64, u64) {
-        let mut cached = 0;
+        let mut cached = shared::kept_above(context.device);
         self.contexts.each_living(|other| {
             if other.device == context.device {
                 cached += other.pool.reclaimable_bytes();

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::contexts::Context;
 use super::super::process::{Phase, Process, phase};
+use super::super::shared;
 use crate::cuda::{CuResult, DevicePtr, Failure, real};
 use crate::ledger::{Block, Kind};
 
@@ -54,6 +55,9 @@ fn allocate(
         // Whatever it answers: another thread may have given back meanwhile.
         process.release_device(context.device);
         answer = context.pool.allocate(bytes, u64::from(block.site) + 1);
+        if answer == Err(Failure::OutOfMemory) && shared::trim_above(context.device) {
+            answer = context.pool.allocate(bytes, u64::from(block.site) + 1);
+        }
     }
     match answer {
         Ok(address) => {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::contexts::Context;
 use super::super::process::{Phase, Process, lock, phase};
-use super::super::{dump, stack};
+use super::super::{dump, shared, stack};
 use crate::cuda::{CuResult, real};
 use crate::ledger::{EventKind, EventState, Happening};
 use crate::report::Reason;
@@ -16,13 +16,15 @@ const HOLDERS: usize = 8;
 
 impl Process {
     /// Takes `bytes` from the budget of the device; if they are not there, after every pool of the device gave back what it
-    /// could.
+    /// could, and then the engine of the C API.
     pub(in super::super) fn take_budget(&self, device: u32, bytes: u64) -> bool {
         let budget = self.budget(device);
-        budget.take(bytes) || {
-            self.release_device(device);
-            budget.take(bytes)
-        }
+        budget.take(bytes)
+            || {
+                self.release_device(device);
+                budget.take(bytes)
+            }
+            || (shared::trim_above(device) && budget.take(bytes))
     }
 
     /// Every pool of a device gives back what is cached.
@@ -77,7 +79,7 @@ impl Process {
                 break;
             }
         }
-        code
+        if shared::trim_above(device) { call() } else { code }
     }
 
     /// An allocation is refused: writes the account, and the report.
