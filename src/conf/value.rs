@@ -15,6 +15,8 @@ pub enum Kind {
     RatioOrZero,
     /// `30s`, `5m`, `1h` or plain seconds.
     Duration,
+    /// Parts of the way from one power of two to the next: `4`, or a list by MiB.
+    Divisions,
     /// `true` or `false`.
     Flag,
     /// One of a list of words.
@@ -30,6 +32,9 @@ impl Kind {
             Kind::Ratio => "a number between 0 and 1",
             Kind::RatioOrZero => "0 or a number between 0 and 1",
             Kind::Duration => "a time such as 30s, 5m or 1h",
+            Kind::Divisions => {
+                "a power of two such as 4, or a list by MiB such as [256:1,512:2,>:8]"
+            }
             Kind::Flag => "true or false",
             Kind::Word(words) => words,
         }

@@ -23,5 +23,5 @@ pub use books::Violation;
 pub use card::SimCard;
 pub use error::TraceError;
 pub use outcome::{FailedAt, Outcome, ReplayError, Setup};
-pub use run::{min_cap_ratio, replay};
+pub use run::{card_bytes, min_cap_ratio, replay};
 pub use trace::{Event, Trace};

@@ -4,8 +4,11 @@ use std::collections::{HashMap, VecDeque};
 
 use super::bins::Bins;
 use super::blocks::{Blocks, Id, NONE, State, UNIT};
+use super::garbage::Clock;
+use super::rules::Rules;
 use super::span::{PAGE, Span};
 use super::users::{Pending, Users};
+use super::whole::Whole;
 use crate::cuda::Event;
 
 /// Addresses whose memory has moved away, and after which event nothing uses them any more.
@@ -24,6 +27,8 @@ pub(super) struct Heap {
     pub(super) blocks: Blocks,
     pub(super) free: Bins,
     pub(super) holes: Bins,
+    pub(super) whole: Whole,
+    pub(super) clock: Clock,
     pub(super) span: Span,
     /// Freed last and not merged yet: the next request is often of the same size.
     latest: Id,
@@ -46,7 +51,7 @@ pub(super) struct Heap {
 
 impl Heap {
     /// A heap without memory.
-    pub(super) fn new(span: Span) -> Self {
+    pub(super) fn new(span: Span, rules: &Rules) -> Self {
         let mut blocks = Blocks::default();
         let mut holes = Bins::new();
         let all = blocks.add(span.base, span.bytes, State::Hole);
@@ -55,6 +60,8 @@ impl Heap {
             blocks,
             free: Bins::new(),
             holes,
+            whole: Whole::new(rules),
+            clock: Clock::default(),
             span,
             latest: NONE,
             next_event: 1,
@@ -72,11 +79,17 @@ impl Heap {
     /// Makes a free block live; `bytes` is a multiple of the unit.
     #[inline]
     pub(super) fn take(&mut self, bytes: u64, requested: u64) -> Option<u64> {
+        self.clock.tick();
         if self.latest != NONE && self.blocks[self.latest].bytes == bytes {
             let id = std::mem::replace(&mut self.latest, NONE);
             return Some(self.own(id, requested));
         }
         self.settle();
+        if bytes >= self.whole.from
+            && let Some(address) = self.take_whole(bytes, requested)
+        {
+            return Some(address);
+        }
         let id = self.free.find(&self.blocks, bytes / UNIT)?;
         let at = self.better_end(id, bytes);
         Some(self.take_at(id, at, bytes, requested))
@@ -122,7 +135,7 @@ impl Heap {
         let first = self.span.base;
         let nothing = self.stale.is_empty() && self.pending.is_empty();
         let idle = |id: Id| match self.blocks[id].state {
-            State::Free => self.is_idle(id),
+            State::Free | State::Whole => self.is_idle(id),
             State::Hole => true,
             State::Live | State::Pending | State::Moved => false,
         };
@@ -143,6 +156,7 @@ impl Heap {
         let block = &mut self.blocks[id];
         block.state = State::Free;
         block.freed = self.next_event - u32::from(is_covered);
+        block.since = self.clock.now();
         self.is_due = !is_covered;
         self.latest = id;
     }
@@ -152,12 +166,15 @@ impl Heap {
     pub(super) fn settle(&mut self) {
         let id = std::mem::replace(&mut self.latest, NONE);
         if id != NONE {
-            self.join(id);
+            match self.blocks[id].bytes >= self.whole.from {
+                true => self.keep_whole(id),
+                false => self.join(id),
+            }
         }
     }
 
     /// Merges a free block, or a hole, that is in no bin with its neighbours, and puts it into its bin.
-    fn join(&mut self, id: Id) {
+    pub(super) fn join(&mut self, id: Id) {
         let state = self.blocks[id].state;
         let bins = if state == State::Hole { &mut self.holes } else { &mut self.free };
         let blocks = &mut self.blocks;
@@ -179,11 +196,14 @@ impl Heap {
 
     /// Changes the state of a part of a block that is in a bin, or moved; the rest stays as it is.
     pub(super) fn change(&mut self, id: Id, begin: u64, end: u64, state: State) -> Id {
+        if self.blocks[id].state == State::Whole {
+            return self.break_whole(id, begin, end, state);
+        }
         let blocks = &mut self.blocks;
         let mut bins = match blocks[id].state {
             State::Hole => Some(&mut self.holes),
             State::Free => Some(&mut self.free),
-            State::Live | State::Pending | State::Moved => None,
+            State::Live | State::Pending | State::Moved | State::Whole => None,
         };
         if let Some(bins) = &mut bins {
             bins.remove(blocks, id);
@@ -212,7 +232,8 @@ impl Heap {
     pub(super) fn free_around(&self, begin: u64, end: u64) -> Option<Id> {
         let blocks = &self.blocks;
         let holds = |&id: &Id| blocks[id].address <= begin && end <= blocks[id].end();
-        self.free.at_least(blocks, (end - begin) / UNIT).find(holds)
+        let whole = self.whole.at_least(end - begin);
+        self.free.at_least(blocks, (end - begin) / UNIT).chain(whole).find(holds)
     }
 
     /// The hole that holds a range.

@@ -28,15 +28,19 @@
 mod bins;
 mod blocks;
 mod device;
+mod garbage;
 mod grow;
 mod guard;
 mod heap;
 mod lanes;
 mod place;
+mod rules;
 mod span;
 mod streams;
 mod supply;
 mod users;
+mod whole;
 
 pub use device::{Engine, EngineSettings};
 pub use lanes::{Count, Lane, Stats};
+pub use rules::Rules;
