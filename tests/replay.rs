@@ -239,13 +239,16 @@ fn traces_that_lie_are_named_with_the_event() {
         (0..9000).fold(Draft::default(), |draft, id| draft.allocate(id, id, 0)).file();
     let last = garbled.len() - 1;
     garbled[last] ^= 1;
-    let cases: [(&str, Vec<u8>); 22] = [
+    let cases: [(&str, Vec<u8>); 23] = [
         ("it is no zlib data, or damaged", b"GTR1 as plain text, and long enough".to_vec()),
         ("it ends in its header", Vec::new()),
         ("it ends in its header", zlib(b"GTR1\x01")),
         ("it does not begin with GTR1", zlib(b"{\"schema\":1}")),
         ("has the format GTR2, and this is cenote", zlib(&block().inside(b"GTR2", 1))),
-        ("event 3: the file ends before it, and its header says 4294967295", with_count(u32::MAX)),
+        (
+            "event 3: the file ends before it, and its header says 4294967294",
+            with_count(u32::MAX - 1),
+        ),
         ("event 2: there is more data after the 1 events", with_count(1)),
         ("event 2: there is more data", [block().file(), b"more".to_vec()].concat()),
         ("event 2: the data is damaged (the file is cut off)", cut(block().file(), 2)),
@@ -254,7 +257,8 @@ fn traces_that_lie_are_named_with_the_event() {
             "event 1: the data is damaged (the file is cut off)",
             cut(zlib(&block().inside(b"GTR1", 1)), 9),
         ),
-        ("event 2: there is no operation 3", block().event(3, &[7, 0, 0]).file()),
+        ("event 2: there is no operation 4", block().event(4, &[7, 0, 0]).file()),
+        ("event 2: a mark's name has 65537 bytes", block().event(3, &[65_537]).file()),
         ("event 2: block 7 is allocated twice", block().allocate(7, 1, 0).file()),
         ("event 2: block 6 is allocated twice, or out of order", block().allocate(6, 1, 0).file()),
         ("event 2: block 8 is freed and was never allocated", block().free(8).file()),

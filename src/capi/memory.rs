@@ -7,7 +7,7 @@ use super::devices::{self, Device};
 use super::threads::with_lane;
 use super::{life, oom};
 use crate::cuda::{CuResult, DevicePtr, Failure, StreamHandle};
-use crate::preload::shared;
+use crate::preload::{shared, trace};
 
 /// `CU_STREAM_LEGACY`: another name of stream 0.
 const LEGACY: StreamHandle = 1;
@@ -44,10 +44,12 @@ pub(super) fn allocate(
 ) -> Result<DevicePtr, CuResult> {
     let device = devices::device(ordinal)?;
     let stream = named(stream)?;
-    match attempt(device, bytes, stream) {
-        Ok(address) => Ok(address),
-        Err(failure) => again(device, bytes, stream, failure),
-    }
+    let address = match attempt(device, bytes, stream) {
+        Ok(address) => address,
+        Err(failure) => again(device, bytes, stream, failure)?,
+    };
+    trace::allocated(device.index as u32, address, bytes, stream);
+    Ok(address)
 }
 
 #[inline]
@@ -95,6 +97,7 @@ pub(super) fn free(address: DevicePtr, ordinal: i32, bytes: Option<u64>) -> Resu
         // The parent's memory.
         return Ok(());
     }
+    trace::freed(address);
     let first = devices::device_if_used(ordinal);
     if let Some(device) = first
         && let Some(held) = give_back(device, address)
@@ -139,7 +142,11 @@ fn compare(device: &Device, held: u64, said: Option<u64>) {
 pub(super) fn record_use(address: DevicePtr, stream: StreamHandle) -> Result<(), CuResult> {
     let stream = named(stream)?;
     let found = devices::all().any(|device| device.engine.record_use(address, stream).is_ok());
-    if found { Ok(()) } else { Err(CuResult::INVALID_VALUE) }
+    if !found {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    trace::used(address);
+    Ok(())
 }
 
 /// A stream is about to be destroyed: its memory goes to others when the work on it is done.

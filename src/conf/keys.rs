@@ -58,6 +58,8 @@ pub struct Settings {
     pub stacks: Stacks,
     /// `free_stacks`
     pub free_stacks: bool,
+    /// `trace`
+    pub trace: Option<String>,
     /// `report_every`
     pub report_every: Option<Duration>,
     /// `strict`
@@ -81,6 +83,7 @@ impl Default for Settings {
             slabs: true,
             stacks: Stacks::Full,
             free_stacks: false,
+            trace: None,
             report_every: None,
             strict: false,
         }
@@ -218,6 +221,8 @@ pub const KEYS: &[Key] = &[
         free_stacks,
         "Keep the call stack of every free as well, so that the report of a double free shows both. The first free from a place costs about 10 us more."
     ),
+    key!("trace", Kind::File, "none", value::file, some trace,
+        "Write every allocation and free of device memory to this file, for cenote replay and cenote advise. Placeholders as in CENOTE_OUTPUT: %p for the process id."),
     key!("report_every", Kind::Duration, "none", value::duration, some report_every,
         "Also write the report at this interval."),
     key!(

@@ -17,6 +17,8 @@ pub enum Kind {
     Duration,
     /// Parts of the way from one power of two to the next: `4`, or a list by MiB.
     Divisions,
+    /// The name of a file, without commas.
+    File,
     /// `true` or `false`.
     Flag,
     /// One of a list of words.
@@ -35,6 +37,7 @@ impl Kind {
             Kind::Divisions => {
                 "a power of two such as 4, or a list by MiB such as [256:1,512:2,>:8]"
             }
+            Kind::File => "the name of a file such as job-%p.trz",
             Kind::Flag => "true or false",
             Kind::Word(words) => words,
         }
@@ -61,6 +64,10 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     }
     let bytes = number.parse::<f64>().ok()? * (1u64 << shift) as f64;
     (bytes.is_finite() && bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+pub(super) fn file(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 pub(super) fn mebibytes(text: &str) -> Option<u64> {

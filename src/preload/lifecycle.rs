@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[cfg(feature = "doors")]
 use super::dump;
 use super::process::{self, Phase, Process};
+use super::trace;
 use crate::cuda::loader;
 use crate::report::Reason;
 
@@ -37,6 +38,7 @@ extern "C" fn exit_begins() {
         if let Some(process) = process::current() {
             process.keeper.leave_driver();
         }
+        trace::finish();
     }
 }
 
@@ -81,6 +83,7 @@ fn ending() -> Option<&'static Process> {
 fn report_now(reason: Reason) {
     if let Some(process) = ending() {
         process::set_phase(Phase::Exiting);
+        trace::finish();
         process.keeper.write_last(reason);
     }
 }

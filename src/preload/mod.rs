@@ -36,3 +36,4 @@ mod process;
 pub(crate) mod shared;
 mod signals;
 mod stack;
+pub(crate) mod trace;

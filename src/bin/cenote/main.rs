@@ -23,6 +23,7 @@ mod schema;
 mod signals;
 mod stack;
 mod summary;
+mod traces;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

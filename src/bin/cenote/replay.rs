@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use cenote::conf::{self, Settings, parse_bytes};
-use cenote::replay::{self, FailedAt, Outcome as Replayed, Setup, Trace, TraceError};
+use cenote::replay::{self, FailedAt, Outcome as Replayed, Setup};
 use serde_json::{Value, json};
 
-use crate::exit::{FAILED, Failure, OTHER_VERSION, Outcome, UNREADABLE};
+use crate::exit::{FAILED, Failure, Outcome};
 use crate::render::{BAD, bytes, count, paint, table};
+use crate::traces;
 
 /// Version of the JSON.
 const SCHEMA: &str = "cenote.replay/1";
@@ -80,7 +81,7 @@ pub(crate) fn replay(options: &Options) -> anyhow::Result<Outcome> {
 }
 
 /// What `--conf` says, with a word on what is wrong in it or does nothing here.
-fn settings(conf: &[String]) -> Result<Settings, Failure> {
+pub(crate) fn settings(conf: &[String]) -> Result<Settings, Failure> {
     let (settings, mut problems) = conf::parse(&conf.join(","));
     if settings != taken(&settings) {
         problems
@@ -122,19 +123,13 @@ fn taken(settings: &Settings) -> Settings {
 }
 
 fn row(path: &Path, options: &Options, settings: &Settings) -> Result<Row, Failure> {
-    let trace = Trace::read(path).map_err(|error| match error {
-        TraceError::Version { .. } => Failure::new(OTHER_VERSION, error),
-        error => Failure::new(UNREADABLE, error),
-    })?;
+    let trace = traces::read(path)?;
     // Of the limits, an option wins over a setting.
     let by_ratio = options.limit_ratio.map(|ratio| (trace.peak_live as f64 * ratio) as u64);
     let setup = Setup::of(settings, &trace);
     let limit = options.limit.or(by_ratio).or(setup.limit);
     let setup = Setup { limit, check: options.check, ..setup };
-    let at_fault = |error| {
-        let report = "report it with the trace, it is a fault of cenote";
-        Failure::new(FAILED, format!("{}: {error}; {report}", path.display()))
-    };
+    let at_fault = |error| traces::at_fault(path, &error);
     let replayed = replay::replay(&trace, &setup).map_err(at_fault)?;
     let min_cap_ratio = match options.no_min_cap {
         true => None,
