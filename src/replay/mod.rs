@@ -8,6 +8,7 @@
 //! Nothing reads the environment, prints, or looks at a real card. The library to preload carries none of this.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod books;
 mod card;
 mod check;
@@ -19,6 +20,7 @@ mod outcome;
 mod run;
 mod trace;
 
+pub use advise::{Advice, Advised, Goal, Measure, advise};
 pub use books::Violation;
 pub use card::SimCard;
 pub use error::TraceError;
