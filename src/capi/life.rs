@@ -42,6 +42,7 @@ extern "C" fn exit_begins() {
 
 extern "C" fn forked() {
     IS_CHILD.store(true, Relaxed);
+    trace::forked();
 }
 
 /// Whether this is the forked child of a process that used the C API: the driver is dead here, and any lock may be held.

@@ -44,6 +44,7 @@ extern "C" fn exit_begins() {
 
 /// In the child of a fork. Other threads may have held any lock of ours: none is taken from here on.
 extern "C" fn forked() {
+    trace::forked();
     let Some(process) = process::current() else { return };
     // The driver can't be used after a fork once it was; before the first context it can.
     let used = process.books.devices.iter().any(|book| book.used.load(Relaxed) == 1);

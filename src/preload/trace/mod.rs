@@ -95,6 +95,11 @@ pub(crate) fn finish() {
     }
 }
 
+/// This is the child of a fork: it has no helper, and any lock may be held. Where nothing was written down it may begin anew.
+pub(crate) fn forked() {
+    let _ = STATE.compare_exchange(ON, OFF, Relaxed, Relaxed);
+}
+
 #[inline]
 fn is_on() -> bool {
     match STATE.load(Relaxed) {
