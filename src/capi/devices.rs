@@ -9,7 +9,7 @@ use super::life;
 use super::pools::Pools;
 use crate::conf::Settings;
 use crate::cuda::CuResult;
-use crate::pool::engine::{Engine, EngineSettings};
+use crate::pool::engine::{Engine, EngineSettings, Rules};
 use crate::preload::shared;
 
 /// Devices that a process may use.
@@ -53,7 +53,8 @@ fn make(ordinal: i32) -> Result<&'static Device, CuResult> {
         life::begin();
         let settings = shared::settings();
         let limit = limit(&settings, total);
-        let engine = Engine::new(card, EngineSettings { total, limit, slack: settings.slack });
+        let engine = Engine::new(card, EngineSettings { total, limit, slack: settings.slack })
+            .with_rules(Rules::of(&settings));
         Ok(Device {
             index,
             total,

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 
 use super::memory;
 use crate::cuda::loader;
-use crate::preload::shared;
+use crate::preload::{shared, trace};
 
 static EXIT_HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
@@ -39,10 +39,12 @@ pub(super) fn begin() {
 
 extern "C" fn exit_begins() {
     EXIT_HAS_BEGUN.store(true, Release);
+    trace::finish();
 }
 
 extern "C" fn forked() {
     IS_CHILD.store(true, Relaxed);
+    trace::forked();
 }
 
 /// Whether this is the forked child of a process that used the C API: the driver is dead here, and any lock may be held.

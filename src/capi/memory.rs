@@ -7,7 +7,7 @@ use super::devices::{self, Device};
 use super::threads::with_lane;
 use super::{life, oom};
 use crate::cuda::{CuResult, DevicePtr, Failure, StreamHandle};
-use crate::preload::shared;
+use crate::preload::{shared, trace};
 
 /// `CU_STREAM_LEGACY`: another name of stream 0.
 const LEGACY: StreamHandle = 1;
@@ -57,10 +57,12 @@ pub(super) fn allocate_from(
     stream: StreamHandle,
 ) -> Result<DevicePtr, CuResult> {
     let attempt = || with_lane(device, |lane| device.engine.allocate(lane, bytes, stream, pool));
-    match attempt() {
-        Ok(address) => Ok(address),
-        Err(failure) => again(device, bytes, failure, attempt),
-    }
+    let address = match attempt() {
+        Ok(address) => address,
+        Err(failure) => again(device, bytes, failure, attempt)?,
+    };
+    trace::allocated(device.index as u32, address, bytes, stream);
+    Ok(address)
 }
 
 /// The private pool that a request on a stream goes to.
@@ -102,6 +104,7 @@ pub(super) fn free(address: DevicePtr, ordinal: i32, bytes: Option<u64>) -> Resu
         // The parent's memory.
         return Ok(());
     }
+    trace::freed(address);
     let first = devices::device_if_used(ordinal);
     if let Some(device) = first
         && let Some(held) = give_back(device, address)
@@ -134,8 +137,10 @@ fn give_back(device: &Device, address: DevicePtr) -> Option<u64> {
 
 #[inline]
 fn compare(device: &Device, held: u64, said: Option<u64>) {
-    let differs = |said: u64| said.max(1).checked_next_multiple_of(UNIT) != Some(held);
-    if said.is_some_and(differs) {
+    // A request that would have been refused was not rounded up.
+    let exact = |said: u64| said.max(1).checked_next_multiple_of(UNIT);
+    let is = |said: u64| exact(said) == Some(held) || device.engine.block_bytes(said) == Some(held);
+    if said.is_some_and(|said| !is(said)) {
         device.size_mismatches.fetch_add(1, Relaxed);
     }
 }
@@ -144,7 +149,11 @@ fn compare(device: &Device, held: u64, said: Option<u64>) {
 pub(super) fn record_use(address: DevicePtr, stream: StreamHandle) -> Result<(), CuResult> {
     let stream = named(stream)?;
     let found = devices::all().any(|device| device.engine.record_use(address, stream).is_ok());
-    if found { Ok(()) } else { Err(CuResult::INVALID_VALUE) }
+    if !found {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    trace::used(address);
+    Ok(())
 }
 
 /// A stream is about to be destroyed: its memory goes to others when the work on it is done.

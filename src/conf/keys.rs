@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::divisions::{Divisions, divisions};
 use super::value::{self, Kind};
 
 /// What the library does with the calls that it sees.
@@ -50,6 +51,8 @@ pub struct Settings {
     pub max_split_size: Option<u64>,
     /// `max_non_split_rounding_mb`, in bytes.
     pub max_non_split_rounding: u64,
+    /// `roundup_power2_divisions`
+    pub roundup_power2_divisions: Divisions,
     /// `retain`, in bytes.
     pub retain: u64,
     /// `slack`, of the peak of live bytes.
@@ -66,6 +69,8 @@ pub struct Settings {
     pub free_stacks: bool,
     /// `torch`
     pub torch: Torch,
+    /// `trace`
+    pub trace: Option<String>,
     /// `report_every`
     pub report_every: Option<Duration>,
     /// `strict`
@@ -81,6 +86,7 @@ impl Default for Settings {
             garbage_collection_threshold: None,
             max_split_size: None,
             max_non_split_rounding: 20 << 20,
+            roundup_power2_divisions: Divisions::NONE,
             retain: 0,
             slack: 0.018,
             idle_release: Duration::from_millis(500),
@@ -89,6 +95,7 @@ impl Default for Settings {
             stacks: Stacks::Full,
             free_stacks: false,
             torch: Torch::Off,
+            trace: None,
             report_every: None,
             strict: false,
         }
@@ -152,9 +159,9 @@ pub const KEYS: &[Key] = &[
     key!("per_process_memory_fraction", Kind::Ratio, "none", value::ratio, some per_process_memory_fraction,
         "The same as a share of the device's total memory. With limit, the smaller counts."),
     key!("garbage_collection_threshold", Kind::Ratio, "none", value::ratio, some garbage_collection_threshold,
-        "Above this share of the limit (else of the device) the longest unused cached blocks go back to the driver before more is taken."),
+        "Above this share of the limit (else of the device) the memory that was unused longest goes back to the driver before more is taken."),
     key!("max_split_size_mb", Kind::Mebibytes, "none", value::mebibytes, some max_split_size,
-        "Cached blocks of this size and more serve only requests at most max_non_split_rounding_mb smaller; other blocks, requests at most an eighth smaller."),
+        "Blocks of this size and more are not split once they are free: they serve only requests of this size and more that are less than max_non_split_rounding_mb smaller. The pool behind the doors splits none, and lets smaller blocks serve requests at most an eighth smaller."),
     key!(
         "max_non_split_rounding_mb",
         Kind::Mebibytes,
@@ -162,6 +169,14 @@ pub const KEYS: &[Key] = &[
         value::mebibytes,
         max_non_split_rounding,
         "See max_split_size_mb."
+    ),
+    key!(
+        "roundup_power2_divisions",
+        Kind::Divisions,
+        "0",
+        divisions,
+        roundup_power2_divisions,
+        "Round sizes up to parts of the way to the next power of two: into how many parts, for all sizes or by MiB. Sizes that differ a little then share blocks. For memory from the C API, from PyTorch through it, and in cenote replay."
     ),
     key!(
         "retain",
@@ -227,6 +242,8 @@ pub const KEYS: &[Key] = &[
         torch,
         "adapter: put cenote in the place of PyTorch's allocator, so that every tensor comes from its engine. Needs g++ once for each PyTorch; cenote run --torch sets it."
     ),
+    key!("trace", Kind::File, "none", value::file, some trace,
+        "Write every allocation and free of device memory to this file, for cenote replay and cenote advise. Placeholders as in CENOTE_OUTPUT: %p for the process id."),
     key!("report_every", Kind::Duration, "none", value::duration, some report_every,
         "Also write the report at this interval."),
     key!(

@@ -9,9 +9,11 @@
 //! # Not here
 //! Nothing in this module reads the environment; the preload and the command line hand the strings in.
 
+mod divisions;
 mod keys;
 mod value;
 
+pub use divisions::Divisions;
 pub use keys::{KEYS, Key, Mode, Settings, Stacks, Torch, VARIABLES, Variable};
 pub use value::{Kind, parse_bytes};
 
@@ -25,12 +27,21 @@ pub use value::{Kind, parse_bytes};
 pub fn parse(text: &str) -> (Settings, Vec<String>) {
     let mut settings = Settings::default();
     let mut problems = Vec::new();
-    for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+    for pair in pairs(text).map(str::trim).filter(|pair| !pair.is_empty()) {
         if let Err(problem) = apply(&mut settings, pair) {
             problems.push(problem);
         }
     }
     (settings, problems)
+}
+
+/// The parts between commas, those in brackets left out.
+fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0i32;
+    text.split(move |c| {
+        depth += i32::from(c == '[') - i32::from(c == ']');
+        c == ',' && depth <= 0
+    })
 }
 
 fn apply(settings: &mut Settings, pair: &str) -> Result<(), String> {
@@ -84,6 +95,15 @@ mod tests {
         assert!(problems[0].contains("pool, observe, off"), "{problems:?}");
         assert!(problems[1].contains("nonsense:VALUE"), "{problems:?}");
         assert!(problems[2].contains("between 0 and 1"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_list_has_commas_of_its_own() {
+        let (settings, problems) = parse("roundup_power2_divisions:[256:1,512:2,>:8],slack:0.5");
+        assert_eq!((settings.slack, problems.len()), (0.5, 0), "{problems:?}");
+        assert_eq!(settings.roundup_power2_divisions.round(600 << 20), Some(768 << 20));
+        let (_, problems) = parse("roundup_power2_divisions:3,slack:7");
+        assert!(problems[0].contains("a power of two such as 4") && problems.len() == 2);
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub enum Kind {
     RatioOrZero,
     /// `30s`, `5m`, `1h` or plain seconds.
     Duration,
+    /// Parts of the way from one power of two to the next: `4`, or a list by MiB.
+    Divisions,
+    /// The name of a file, without commas.
+    File,
     /// `true` or `false`.
     Flag,
     /// One of a list of words.
@@ -30,6 +34,10 @@ impl Kind {
             Kind::Ratio => "a number between 0 and 1",
             Kind::RatioOrZero => "0 or a number between 0 and 1",
             Kind::Duration => "a time such as 30s, 5m or 1h",
+            Kind::Divisions => {
+                "a power of two such as 4, or a list by MiB such as [256:1,512:2,>:8]"
+            }
+            Kind::File => "the name of a file such as job-%p.trz",
             Kind::Flag => "true or false",
             Kind::Word(words) => words,
         }
@@ -56,6 +64,10 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     }
     let bytes = number.parse::<f64>().ok()? * (1u64 << shift) as f64;
     (bytes.is_finite() && bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+pub(super) fn file(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 pub(super) fn mebibytes(text: &str) -> Option<u64> {

@@ -137,6 +137,23 @@ pub(super) fn output(variables: &Variables, folder: &Path, page: &PageLayout) ->
     folder.join(values.expand(&template, |name| variables.text(name)))
 }
 
+/// A path with its placeholders filled in, absolute; without a page.
+pub(super) fn placed(template: &str) -> PathBuf {
+    let variables = Variables::now();
+    let rank = report::rank(|name| variables.text(name));
+    let executable = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let host = host();
+    let values = Template {
+        pid: std::process::id(),
+        executable: &executable.to_string_lossy(),
+        host: &String::from_utf8_lossy(&host),
+        started_unix_ns: process_started_unix_ns(),
+        rank: rank.as_ref(),
+    };
+    let folder = std::env::current_dir().unwrap_or_else(|_| Path::new("/").to_owned());
+    folder.join(values.expand(template, |name| variables.text(name)))
+}
+
 /// When the run began that this process belongs to: the job under `cenote run`, else the process itself.
 pub(super) fn run_started_unix_ns(variables: &Variables) -> u64 {
     let run = variables.get("CENOTE_RUN_DIR").map(PathBuf::from);

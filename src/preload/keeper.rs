@@ -22,7 +22,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{
-    AtomicBool, AtomicU32,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Mutex, TryLockError};
@@ -56,8 +56,10 @@ pub(super) struct Keeper {
 pub(super) fn start(process: &'static Process) {
     let builder = std::thread::Builder::new().name("cenote".to_owned()).stack_size(512 << 10);
     process.keeper.is_running.store(true, Relaxed);
+    helpers(1);
     let started = signals::blocked(signals::Block::All, || builder.spawn(move || run(process)));
     if started.is_err() {
+        helpers(-1);
         process.keeper.is_running.store(false, Relaxed);
         process.events.note("no_helper_thread", || {
             "no helper thread could be started: idle memory goes back only when the program calls CUDA".to_owned()
@@ -130,19 +132,28 @@ fn run(process: &'static Process) {
         }
     }
     keeper.is_running.store(false, Relaxed);
+    helpers(-1);
+}
+
+/// Threads of ours.
+static HELPERS: AtomicU64 = AtomicU64::new(0);
+
+/// A thread of ours is about to begin, or ends.
+pub(super) fn helpers(more: i64) {
+    HELPERS.fetch_add(more as u64, Relaxed);
 }
 
 /// Whether the main thread has left by `pthread_exit` and no thread of the program runs any more: then the process ends when
-/// this thread does. Opens nothing: the program may count on the lowest free descriptor.
-fn is_last_thread() -> bool {
-    // A folder has a link for itself, one from its parent, and one for each folder in it: two threads are left, or one.
+/// our threads do. Opens nothing: the program may count on the lowest free descriptor.
+pub(super) fn is_last_thread() -> bool {
+    // A folder has a link for itself, one from its parent, and one for each folder in it: ours are left, and the main one or none.
     let tasks = std::fs::metadata("/proc/self/task").map_or(u64::MAX, |folder| folder.nlink());
     // A thread that has left has no program any more.
     let main_is_gone = || {
         let main = format!("/proc/self/task/{}/exe", std::process::id());
         std::fs::read_link(main).is_err_and(|error| error.kind() == ErrorKind::NotFound)
     };
-    tasks <= 4 && main_is_gone()
+    tasks <= 3 + HELPERS.load(Relaxed) && main_is_gone()
 }
 
 /// When something was last done.

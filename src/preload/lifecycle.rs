@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 #[cfg(feature = "doors")]
 use super::dump;
 use super::process::{self, Phase, Process};
+use super::trace;
 use crate::cuda::loader;
 use crate::report::Reason;
 
@@ -37,11 +38,13 @@ extern "C" fn exit_begins() {
         if let Some(process) = process::current() {
             process.keeper.leave_driver();
         }
+        trace::finish();
     }
 }
 
 /// In the child of a fork. Other threads may have held any lock of ours: none is taken from here on.
 extern "C" fn forked() {
+    trace::forked();
     let Some(process) = process::current() else { return };
     // The driver can't be used after a fork once it was; before the first context it can.
     let used = process.books.devices.iter().any(|book| book.used.load(Relaxed) == 1);
@@ -81,6 +84,7 @@ fn ending() -> Option<&'static Process> {
 fn report_now(reason: Reason) {
     if let Some(process) = ending() {
         process::set_phase(Phase::Exiting);
+        trace::finish();
         process.keeper.write_last(reason);
     }
 }

@@ -37,3 +37,4 @@ pub(crate) mod shared;
 mod signals;
 mod stack;
 mod torch;
+pub(crate) mod trace;

@@ -13,6 +13,17 @@ pub(super) enum Stop {
     Io(io::Error),
 }
 
+impl Stop {
+    /// Whether the file just ends here, be it in the middle of something.
+    pub(super) fn is_end(&self) -> bool {
+        match self {
+            Stop::End => true,
+            Stop::TooLong => false,
+            Stop::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        }
+    }
+}
+
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         match error.kind() {

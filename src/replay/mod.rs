@@ -8,6 +8,7 @@
 //! Nothing reads the environment, prints, or looks at a real card. The library to preload carries none of this.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod books;
 mod card;
 mod check;
@@ -19,9 +20,10 @@ mod outcome;
 mod run;
 mod trace;
 
+pub use advise::{Advice, Advised, Goal, Measure, advise};
 pub use books::Violation;
 pub use card::SimCard;
 pub use error::TraceError;
 pub use outcome::{FailedAt, Outcome, ReplayError, Setup};
-pub use run::{min_cap_ratio, replay};
+pub use run::{card_bytes, min_cap_ratio, replay};
 pub use trace::{Event, Trace};

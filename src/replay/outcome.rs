@@ -1,7 +1,11 @@
 //! How a trace is replayed, and what comes of it.
 
 use super::books::Violation;
+use super::run::card_bytes;
+use super::trace::Trace;
+use crate::conf::Settings;
 use crate::cuda::DevicePtr;
+use crate::pool::engine::Rules;
 
 /// How a trace is replayed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,8 +14,24 @@ pub struct Setup {
     pub limit: Option<u64>,
     /// See [`EngineSettings::slack`](crate::pool::engine::EngineSettings::slack).
     pub slack: f64,
+    /// What the configuration adds.
+    pub rules: Rules,
     /// Also make sure that no two live blocks overlap and that every one has its memory. Takes several times as long.
     pub check: bool,
+}
+
+impl Setup {
+    /// What the settings say, on the card that [`card_bytes`] gives a trace.
+    pub fn of(settings: &Settings, trace: &Trace) -> Self {
+        let share = settings.per_process_memory_fraction;
+        let share = share.map(|share| (card_bytes(trace) as f64 * share) as u64);
+        Setup {
+            limit: [settings.limit, share].into_iter().flatten().min(),
+            slack: settings.slack,
+            rules: Rules::of(settings),
+            check: false,
+        }
+    }
 }
 
 /// Where a replay ended early, since the engine refused.
@@ -44,6 +64,8 @@ pub struct Outcome {
     pub pages_moved: u64,
     /// Bytes of them.
     pub moved_bytes: u64,
+    /// See [`Stats::collected_bytes`](crate::pool::engine::Stats::collected_bytes).
+    pub collected_bytes: u64,
     /// Requests that no free block held.
     pub misses: u64,
     /// Milliseconds that the driver's calls would have taken, by what they cost on an H200.

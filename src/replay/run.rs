@@ -17,6 +17,12 @@ const LARGEST_CARD: u64 = 1 << 44;
 /// Steps between 1 and 2 that [`min_cap_ratio`] tells apart.
 const STEPS: u64 = 1000;
 
+/// Memory of the card that a trace is played on.
+pub fn card_bytes(trace: &Trace) -> u64 {
+    // With less than twice the peak the card would be a limit of its own.
+    trace.peak_live.saturating_mul(2).clamp(CARD, LARGEST_CARD)
+}
+
 /// Replays a trace. A refusal ends it and is in the outcome.
 ///
 /// # Errors
@@ -42,6 +48,7 @@ pub fn replay(trace: &Trace, setup: &Setup) -> Result<Outcome, ReplayError> {
         pages_created: stats.pages_created,
         pages_moved: stats.pages_moved,
         moved_bytes: stats.moved_bytes,
+        collected_bytes: stats.collected_bytes,
         misses: stats.misses,
         driver_ms: card.cost_ns() as f64 / 1e6,
         ns_per_event: ns / player.events.max(1) as f64,
@@ -94,10 +101,9 @@ struct Player {
 
 impl Player {
     fn new(trace: &Trace, setup: &Setup) -> Self {
-        // With less than twice the peak the card would be a limit of its own.
-        let total = trace.peak_live.saturating_mul(2).clamp(CARD, LARGEST_CARD);
+        let total = card_bytes(trace);
         let settings = EngineSettings { total, limit: setup.limit, slack: setup.slack };
-        let engine = Engine::new(SimCard::new(total), settings);
+        let engine = Engine::new(SimCard::new(total), settings).with_rules(setup.rules);
         Player {
             lane: engine.lane(),
             engine,

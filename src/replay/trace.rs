@@ -14,6 +14,10 @@ use super::leb::{Stop, bytes, number};
 
 /// The first four bytes.
 const MAGIC: [u8; 4] = *b"GTR1";
+/// The count of a trace that was not closed: as many events as there are.
+const OPEN: u32 = u32::MAX;
+/// Bytes of a mark's name.
+const LONGEST_NAME: u64 = 1 << 16;
 
 /// One step of a job. Blocks are numbered from 0 in the order of their allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,12 @@ pub struct Trace {
     pub peak_live: u64,
     /// Events up to and with the one that made the peak.
     pub peak_after: usize,
+    /// Microseconds between the first event and the last.
+    pub duration_us: u64,
+    /// Steps that the job named, and how many events came before each.
+    pub marks: Vec<(usize, String)>,
+    /// The job was killed while it was recorded: what came until then is there.
+    pub is_cut: bool,
 }
 
 impl Trace {
@@ -81,7 +91,14 @@ impl Trace {
         let mut reader = Reader::new(name);
         let wrong = |event, what| TraceError::Event { path: path.to_owned(), event, what };
         for event in 1..=u64::from(count) {
-            reader.step(&mut data).map_err(|wrongness| wrong(event, wrongness.tell(count)))?;
+            match reader.step(&mut data) {
+                Ok(()) => {}
+                Err(Wrong::Stop(stop)) if count == OPEN && stop.is_end() => {
+                    reader.trace.is_cut = true;
+                    return Ok(reader.trace);
+                }
+                Err(wrongness) => return Err(wrong(event, wrongness.tell(count))),
+            }
         }
         let more = match bytes::<1>(&mut data) {
             Err(Stop::End) => data.get_mut().is_followed().map_err(io)?,
@@ -166,20 +183,33 @@ struct Reader {
 
 impl Reader {
     fn new(name: String) -> Self {
-        let trace = Trace { name, events: Vec::new(), blocks: 0, peak_live: 0, peak_after: 0 };
+        let trace = Trace {
+            name,
+            events: Vec::new(),
+            blocks: 0,
+            peak_live: 0,
+            peak_after: 0,
+            duration_us: 0,
+            marks: Vec::new(),
+            is_cut: false,
+        };
         Reader { trace, open: HashMap::new(), last: None, streams: 0, live: 0 }
     }
 
     fn step(&mut self, data: &mut impl Read) -> Result<(), Wrong> {
         let [op] = bytes(data)?;
         let event = match op {
-            0 => self.allocate(data)?,
-            1 | 2 => self.free(data, op == 2)?,
+            0 => Some(self.allocate(data)?),
+            1 | 2 => Some(self.free(data, op == 2)?),
+            3 => {
+                self.mark(data)?;
+                None
+            }
             _ => return Err(Wrong::What(format!("there is no operation {op}"))),
         };
-        // Microseconds since the event before: a replay does not wait.
-        number(data)?;
-        self.trace.events.push(event);
+        // Since the event before: a replay does not wait.
+        self.trace.duration_us = self.trace.duration_us.saturating_add(number(data)?);
+        self.trace.events.extend(event);
         if self.live > self.trace.peak_live {
             self.trace.peak_live = self.live;
             self.trace.peak_after = self.trace.events.len();
@@ -226,6 +256,18 @@ impl Reader {
                 Ok(Event::Completed { block })
             }
         }
+    }
+
+    fn mark(&mut self, data: &mut impl Read) -> Result<(), Wrong> {
+        let length = number(data)?;
+        if length > LONGEST_NAME {
+            return Err(Wrong::What(format!("a mark's name has {length} bytes")));
+        }
+        let mut name = vec![0; length as usize];
+        data.read_exact(&mut name).map_err(Stop::from)?;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        self.trace.marks.push((self.trace.events.len(), name));
+        Ok(())
     }
 
     fn stream(&mut self, data: &mut impl Read) -> Result<u32, Wrong> {

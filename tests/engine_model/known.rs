@@ -1,5 +1,7 @@
 //! Programs that the engine once failed, in short.
 
+use cenote::pool::engine::Rules;
+
 use super::memory::MIB;
 use super::operation::{Block::Named, Op, Setup};
 use super::play;
@@ -24,6 +26,7 @@ fn check_shared(what: &str, total: u64, capacity: u64, slack: f64, ops: &[Op]) {
         captures: false,
         lanes: 1,
         haste: 1,
+        rules: Rules::NONE,
     };
     if let Err(failed) = play::play(setup, ops, 1, None) {
         panic!("{what}: {failed:?}");

@@ -1,5 +1,7 @@
 //! What a program may do, and sequences of it: the same seed gives the same.
 
+use cenote::pool::engine::Rules;
+
 use super::memory::{MIB, PAGE};
 
 /// A block that a step is about.
@@ -73,6 +75,7 @@ pub(crate) struct Setup {
     pub(crate) lanes: usize,
     /// Works that are done at a time, at most.
     pub(crate) haste: u64,
+    pub(crate) rules: Rules,
 }
 
 /// Dice that are the same in every run: xorshift*.
@@ -112,6 +115,12 @@ pub(crate) fn setup(seed: u64) -> Setup {
         captures: dice.roll(3) == 0,
         lanes: dice.pick(&[1, 1, 2]),
         haste: dice.pick(&[1, 2, 6]),
+        rules: Rules {
+            max_split_size: dice.pick(&[None, None, Some(64 << 10), Some(MIB), Some(20 * MIB)]),
+            max_non_split_rounding: dice.pick(&[512, MIB, 20 * MIB]),
+            collect_above: dice.pick(&[None, None, Some(0.1), Some(0.6)]),
+            ..Rules::NONE
+        },
     }
 }
 

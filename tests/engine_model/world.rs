@@ -59,7 +59,8 @@ impl World {
     pub(crate) fn new(setup: Setup) -> Self {
         let Setup { total, capacity, limit, slack, streams, .. } = setup;
         let settings = EngineSettings { total, limit, slack };
-        let engine = Engine::new(ModelCard::new(capacity, streams), settings);
+        let engine =
+            Engine::new(ModelCard::new(capacity, streams), settings).with_rules(setup.rules);
         World {
             lanes: [engine.lane(), engine.lane()],
             lane: 0,

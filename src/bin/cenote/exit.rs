@@ -17,7 +17,7 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const TABLE: &str = "\
 Exit status:
   run    the job's own, or 128 + the signal that ended it
-  1      a failure, cenote doctor found one, or a trace of cenote replay did not fit
+  1      a failure, cenote doctor found one, or a trace did not fit
   2      wrong usage
   120    the job could not be started
   121    a report or trace could not be read

@@ -1,6 +1,7 @@
 //! `cenote`: runs a job under the library, and reads what the library wrote.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod closing;
 mod doctor;
 mod earlier;
@@ -12,6 +13,7 @@ mod glossary;
 mod leaks;
 mod library;
 mod program;
+mod progress;
 mod recover;
 mod recovered;
 mod render;
@@ -23,6 +25,7 @@ mod schema;
 mod signals;
 mod stack;
 mod summary;
+mod traces;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -49,6 +52,7 @@ enum Verb {
     Frag(frag::Options),
     Recover(recover::Options),
     Replay(replay::Options),
+    Advise(advise::Options),
     Doctor(doctor::Options),
     Env(env::Options),
     Schema(schema::Options),
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Verb::Frag(options) => frag::frag(&options),
         Verb::Recover(options) => recover::recover(&options),
         Verb::Replay(options) => replay::replay(&options),
+        Verb::Advise(options) => advise::advise(&options),
         Verb::Doctor(options) => doctor::doctor(&options),
         Verb::Env(options) => env::env(&options),
         Verb::Schema(options) => schema::schema(&options),

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use cenote::conf::{self, Settings, parse_bytes};
-use cenote::replay::{self, FailedAt, Outcome as Replayed, Setup, Trace, TraceError};
+use cenote::replay::{self, FailedAt, Outcome as Replayed, Setup};
 use serde_json::{Value, json};
 
-use crate::exit::{FAILED, Failure, OTHER_VERSION, Outcome, UNREADABLE};
+use crate::exit::{FAILED, Failure, Outcome};
 use crate::render::{BAD, bytes, count, paint, table};
+use crate::traces;
 
 /// Version of the JSON.
 const SCHEMA: &str = "cenote.replay/1";
@@ -24,7 +25,7 @@ pub(crate) struct Options {
     /// Hold it to the trace's peak of live bytes times this.
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     limit_ratio: Option<f64>,
-    /// A setting, limit or slack; repeat it for more (the grammar of CENOTE_CONF).
+    /// A setting of memory from the engine, such as slack:0; repeat it for more (the grammar of CENOTE_CONF).
     #[arg(short, long, value_name = "KEY:VALUE")]
     conf: Vec<String>,
     /// Do not look for the smallest limit that each trace fits: it takes ten more replays.
@@ -80,34 +81,55 @@ pub(crate) fn replay(options: &Options) -> anyhow::Result<Outcome> {
 }
 
 /// What `--conf` says, with a word on what is wrong in it or does nothing here.
-fn settings(conf: &[String]) -> Result<Settings, Failure> {
+pub(crate) fn settings(conf: &[String]) -> Result<Settings, Failure> {
     let (settings, mut problems) = conf::parse(&conf.join(","));
-    let (limit, slack, strict) = (settings.limit, settings.slack, settings.strict);
-    if settings != (Settings { limit, slack, strict, ..Settings::default() }) {
-        problems.push("a replay takes limit and slack; other keys change nothing in it".to_owned());
+    if settings != taken(&settings) {
+        problems
+            .push(format!("a replay takes {}; other keys change nothing in it", TAKEN.join(", ")));
     }
     for problem in &problems {
         anstream::eprintln!("cenote: {problem}");
     }
-    match strict && !problems.is_empty() {
+    match settings.strict && !problems.is_empty() {
         true => Err(Failure::new(FAILED, "nothing was replayed, because of strict:true in --conf")),
         false => Ok(settings),
     }
 }
 
+/// The keys that change something in a replay.
+const TAKEN: [&str; 7] = [
+    "limit",
+    "per_process_memory_fraction",
+    "garbage_collection_threshold",
+    "max_split_size_mb",
+    "max_non_split_rounding_mb",
+    "roundup_power2_divisions",
+    "slack",
+];
+
+/// Of the settings, those.
+fn taken(settings: &Settings) -> Settings {
+    Settings {
+        limit: settings.limit,
+        per_process_memory_fraction: settings.per_process_memory_fraction,
+        garbage_collection_threshold: settings.garbage_collection_threshold,
+        max_split_size: settings.max_split_size,
+        max_non_split_rounding: settings.max_non_split_rounding,
+        roundup_power2_divisions: settings.roundup_power2_divisions,
+        slack: settings.slack,
+        strict: settings.strict,
+        ..Settings::default()
+    }
+}
+
 fn row(path: &Path, options: &Options, settings: &Settings) -> Result<Row, Failure> {
-    let trace = Trace::read(path).map_err(|error| match error {
-        TraceError::Version { .. } => Failure::new(OTHER_VERSION, error),
-        error => Failure::new(UNREADABLE, error),
-    })?;
+    let trace = traces::read(path)?;
     // Of the limits, an option wins over a setting.
     let by_ratio = options.limit_ratio.map(|ratio| (trace.peak_live as f64 * ratio) as u64);
-    let limit = options.limit.or(by_ratio).or(settings.limit);
-    let setup = Setup { limit, slack: settings.slack, check: options.check };
-    let at_fault = |error| {
-        let report = "report it with the trace, it is a fault of cenote";
-        Failure::new(FAILED, format!("{}: {error}; {report}", path.display()))
-    };
+    let setup = Setup::of(settings, &trace);
+    let limit = options.limit.or(by_ratio).or(setup.limit);
+    let setup = Setup { limit, check: options.check, ..setup };
+    let at_fault = |error| traces::at_fault(path, &error);
     let replayed = replay::replay(&trace, &setup).map_err(at_fault)?;
     let min_cap_ratio = match options.no_min_cap {
         true => None,
@@ -178,6 +200,7 @@ fn to_json(Row { limit, replayed, min_cap_ratio }: &Row, slack: f64) -> Value {
         "pages_created": replayed.pages_created,
         "pages_moved": replayed.pages_moved,
         "moved_bytes": replayed.moved_bytes,
+        "collected_bytes": replayed.collected_bytes,
         "misses": replayed.misses,
         "driver_ms": replayed.driver_ms,
         "ns_per_event": replayed.ns_per_event,

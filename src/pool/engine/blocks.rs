@@ -19,6 +19,8 @@ pub(super) enum State {
     Pending,
     /// Mapped and in nobody's hands: in a bin, or the heap's latest.
     Free,
+    /// The same, in one piece: not to be merged or split. See [`whole`](super::whole).
+    Whole,
     /// Not mapped. A multiple of 2 MiB at a multiple of 2 MiB, as is [`Moved`](State::Moved).
     Hole,
     /// Its memory is at another address by now, and work may still use this one.
@@ -40,6 +42,8 @@ pub(super) struct Block {
     pub(super) bin_next: Id,
     /// Number of the heap's next event when it was freed: once that is done, nobody uses the memory.
     pub(super) freed: u32,
+    /// Searches of the heap before it was freed.
+    pub(super) since: u64,
     pub(super) state: State,
 }
 
@@ -85,6 +89,7 @@ impl Blocks {
             bin_prev: NONE,
             bin_next: NONE,
             freed: 0,
+            since: 0,
             state,
         };
         if let Some(id) = self.spare.pop() {
@@ -97,9 +102,10 @@ impl Blocks {
 
     /// Cuts a block in two; it keeps the first `bytes`. The rest has the same state, and is in no bin.
     pub(super) fn split(&mut self, id: Id, bytes: u64) -> Id {
-        let Block { address, bytes: all, next, freed, state, .. } = self[id];
+        let Block { address, bytes: all, next, freed, since, state, .. } = self[id];
         let rest = self.add(address + bytes, all - bytes, state);
         self[rest].freed = freed;
+        self[rest].since = since;
         self[rest].prev = id;
         self[rest].next = next;
         if next != NONE {
@@ -113,9 +119,10 @@ impl Blocks {
     /// Adds the next neighbour to a block. Neither is in a bin.
     pub(super) fn absorb_next(&mut self, id: Id) {
         let gone = self[id].next;
-        let Block { bytes, next, freed, .. } = self[gone];
+        let Block { bytes, next, freed, since, .. } = self[gone];
         self[id].bytes += bytes;
         self[id].freed = self[id].freed.max(freed);
+        self[id].since = self[id].since.max(since);
         self[id].next = next;
         if next != NONE {
             self[next].prev = id;

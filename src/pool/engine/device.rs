@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 
-use super::blocks::UNIT;
 use super::guard::Guard;
 use super::heap::Heap;
 use super::lanes::{Lane, Lanes, Stats, What};
+use super::rules::Rules;
 use super::span::Mapping;
 use super::streams::{Home, Key, Streams, is_small};
 use super::supply::{Pages, collect};
@@ -33,6 +33,9 @@ pub struct NotLive;
 pub struct Engine<C> {
     pub(super) card: C,
     pub(super) settings: EngineSettings,
+    pub(super) rules: Rules,
+    /// Whether they round anything.
+    pub(super) rounds: bool,
     limit: AtomicU64,
     pub(super) streams: Streams,
     pub(super) lanes: Lanes,
@@ -46,11 +49,19 @@ impl<C: Card> Engine<C> {
         Engine {
             card,
             settings,
+            rules: Rules::NONE,
+            rounds: false,
             limit,
             streams: Streams::new(),
             lanes: Lanes::default(),
             pages: Mutex::default(),
         }
+    }
+
+    /// The same engine with rules. It has no memory yet.
+    #[must_use]
+    pub fn with_rules(self, rules: Rules) -> Self {
+        Engine { rules, rounds: !rules.divisions.are_none(), ..self }
     }
 
     /// The card that the engine was made with.
@@ -84,7 +95,8 @@ impl<C: Card> Engine<C> {
         let polled = self.streams.revive(&changes, key, |home, heap| self.poll(home, heap));
         let number = polled.map_or_else(
             || {
-                let made = self.streams.make(&changes, key, &self.card, self.settings.total);
+                let made =
+                    self.streams.make(&changes, key, &self.card, self.settings.total, &self.rules);
                 made.or_else(|code| {
                     let wait = |home: &Home, heap: &mut Heap| self.wait_for(home, heap);
                     self.streams.revive(&changes, key, wait).ok_or(code)
@@ -112,11 +124,7 @@ impl<C: Card> Engine<C> {
         stream: StreamHandle,
         pool: u64,
     ) -> Result<DevicePtr, Failure> {
-        let Some(bytes) = requested
-            .max(1)
-            .checked_next_multiple_of(UNIT)
-            .filter(|&bytes| bytes <= self.settings.total)
-        else {
+        let Some(bytes) = self.block_bytes(requested) else {
             self.pages().stats.ooms += 1;
             return Err(Failure::OutOfMemory);
         };
@@ -126,9 +134,9 @@ impl<C: Card> Engine<C> {
             None => self.make_home(key)?,
         };
         let hit = home.lock().take(bytes, requested);
-        let address = match hit {
-            Some(address) => address,
-            None => self.grow(home, bytes, requested)?,
+        let (address, bytes) = match hit {
+            Some(address) => (address, bytes),
+            None => self.miss(home, bytes, requested)?,
         };
         self.lanes.add(lane, key.small, [bytes, requested, 1]);
         Ok(address)
@@ -242,6 +250,7 @@ impl<C: Card> Engine<C> {
         for home in self.streams.all() {
             let mut heap = home.lock();
             heap.settle();
+            heap.loosen_all();
             let mut victims = Vec::new();
             collect(home, &mut heap, (0, 0), false, &mut victims);
             for victim in victims {

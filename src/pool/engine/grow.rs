@@ -45,12 +45,15 @@ impl<C: Card> Engine<C> {
             pages.stats.alloc_retries += u64::from(rung == Rung::MoveAll);
             if rung == Rung::Wait {
                 self.wait_for(home, &mut heap);
-                let others = self.streams.all().filter(|other| !std::ptr::eq(*other, home));
-                others.for_each(|other| self.wait_for(other, &mut other.lock()));
+                self.others(home).for_each(|other| self.wait_for(other, &mut other.lock()));
                 self.release_spare(&mut pages);
             }
             self.poll(home, &mut heap);
             heap.settle();
+            if rung != Rung::Within {
+                heap.loosen_all();
+                self.others(home).for_each(|other| _ = other.lock().loosen_all());
+            }
             if let Some(address) = heap.take_free(bytes, requested) {
                 return Ok(address);
             }
@@ -94,9 +97,16 @@ impl<C: Card> Engine<C> {
     ) -> Result<DevicePtr, Failure> {
         for _ in 0..ATTEMPTS {
             let mut place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
+            if place.lacking > self.may_create(pages, bytes) && heap.loosen(bytes) {
+                if let Some(address) = heap.take_free(bytes, requested) {
+                    return Ok(address);
+                }
+                place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
+            }
             if self.may_borrow(pages, home, &place, rung) {
                 place = heap.with_offers(place);
             }
+            self.collect_garbage(pages, home, heap, &place);
             let plan = self.plan(pages, home, heap, &place, rung)?;
             if !self.carry_out(pages, home, heap, &place, plan)? || !heap.can_borrow(&place) {
                 continue;
@@ -177,7 +187,7 @@ impl<C: Card> Engine<C> {
     }
 
     /// Bytes that may be created for a request: within the slack over the peak of live bytes, and the limit.
-    fn may_create(&self, pages: &Pages, bytes: u64) -> u64 {
+    pub(super) fn may_create(&self, pages: &Pages, bytes: u64) -> u64 {
         let held = pages.stats.reserved_bytes.current;
         let (live, peak) = self.lanes.live();
         let most = peak.max(live + bytes);

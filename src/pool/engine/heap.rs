@@ -4,9 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use super::bins::Bins;
 use super::blocks::{Block, Blocks, Id, NONE, State, UNIT};
+use super::garbage::Clock;
 use super::loans::Loan;
+use super::rules::Rules;
 use super::span::{PAGE, Span};
 use super::users::{Pending, Users};
+use super::whole::Whole;
 use crate::cuda::Event;
 
 /// Addresses whose memory has moved away, and after which event nothing uses them any more.
@@ -25,6 +28,8 @@ pub(super) struct Heap {
     pub(super) blocks: Blocks,
     pub(super) free: Bins,
     pub(super) holes: Bins,
+    pub(super) whole: Whole,
+    pub(super) clock: Clock,
     pub(super) span: Span,
     /// Freed last and not merged yet: the next request is often of the same size.
     latest: Id,
@@ -51,7 +56,7 @@ pub(super) struct Heap {
 
 impl Heap {
     /// A heap without memory.
-    pub(super) fn new(span: Span) -> Self {
+    pub(super) fn new(span: Span, rules: &Rules) -> Self {
         let mut blocks = Blocks::default();
         let mut holes = Bins::new();
         let all = blocks.add(span.base, span.bytes, State::Hole);
@@ -60,6 +65,8 @@ impl Heap {
             blocks,
             free: Bins::new(),
             holes,
+            whole: Whole::new(rules),
+            clock: Clock::default(),
             span,
             latest: NONE,
             is_short: false,
@@ -80,11 +87,17 @@ impl Heap {
     /// [fill a gap](Self::filling).
     #[inline]
     pub(super) fn take(&mut self, bytes: u64, requested: u64) -> Option<u64> {
+        self.clock.tick();
         if self.latest != NONE && self.blocks[self.latest].bytes == bytes {
             let id = std::mem::replace(&mut self.latest, NONE);
             return Some(self.own(id, requested));
         }
         self.settle();
+        if bytes >= self.whole.from
+            && let Some(address) = self.take_whole(bytes, requested)
+        {
+            return Some(address);
+        }
         let id = self.free.find(&self.blocks, bytes / UNIT)?;
         if self.is_short && self.blocks[id].bytes > bytes + PAGE && self.filling(bytes).is_some() {
             return None;
@@ -149,7 +162,7 @@ impl Heap {
         let first = self.span.base;
         let nothing = self.stale.is_empty() && self.pending.is_empty();
         let idle = |id: Id| match self.blocks[id].state {
-            State::Free => self.is_idle(id),
+            State::Free | State::Whole => self.is_idle(id),
             State::Hole => true,
             State::Live | State::Pending | State::Moved | State::Tied => false,
         };
@@ -177,6 +190,7 @@ impl Heap {
         let block = &mut self.blocks[id];
         block.state = State::Free;
         block.freed = number;
+        block.since = self.clock.now();
         self.latest = id;
     }
 
@@ -185,7 +199,10 @@ impl Heap {
     pub(super) fn settle(&mut self) {
         let id = std::mem::replace(&mut self.latest, NONE);
         if id != NONE {
-            self.join(id);
+            match self.blocks[id].bytes >= self.whole.from {
+                true => self.keep_whole(id),
+                false => self.join(id),
+            }
         }
     }
 
@@ -212,11 +229,14 @@ impl Heap {
 
     /// Changes the state of a part of a block that is in a bin, or moved; the rest stays as it is.
     pub(super) fn change(&mut self, id: Id, begin: u64, end: u64, state: State) -> Id {
+        if self.blocks[id].state == State::Whole {
+            return self.break_whole(id, begin, end, state);
+        }
         let blocks = &mut self.blocks;
         let mut bins = match blocks[id].state {
             State::Hole => Some(&mut self.holes),
             State::Free => Some(&mut self.free),
-            State::Live | State::Pending | State::Moved | State::Tied => None,
+            State::Live | State::Pending | State::Moved | State::Tied | State::Whole => None,
         };
         if let Some(bins) = &mut bins {
             bins.remove(blocks, id);
@@ -245,7 +265,8 @@ impl Heap {
     pub(super) fn free_around(&self, begin: u64, end: u64) -> Option<Id> {
         let blocks = &self.blocks;
         let holds = |&id: &Id| blocks[id].address <= begin && end <= blocks[id].end();
-        self.free.at_least(blocks, (end - begin) / UNIT).find(holds)
+        let whole = self.whole.at_least(end - begin);
+        self.free.at_least(blocks, (end - begin) / UNIT).chain(whole).find(holds)
     }
 
     /// The hole that holds a range.

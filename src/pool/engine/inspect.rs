@@ -82,7 +82,7 @@ impl<C: Card> Engine<C> {
                 let state = match block.state {
                     State::Live => BlockState::Live,
                     State::Pending => BlockState::Pending,
-                    State::Free => BlockState::Free,
+                    State::Free | State::Whole => BlockState::Free,
                     State::Hole | State::Moved | State::Tied => return None,
                 };
                 let requested = if state == BlockState::Free { 0 } else { block.requested };
@@ -114,6 +114,7 @@ impl<C: Card> Engine<C> {
         }
         let mut heap = home.lock();
         heap.settle();
+        heap.loosen_all();
         let end = address.checked_add(bytes).ok_or(NotLive)?;
         let id = heap.free_around(address, end).ok_or(NotLive)?;
         heap.take_at(id, address, bytes, requested);
@@ -140,7 +141,7 @@ impl Heap {
         usage.pending_bytes +=
             self.pending.iter().map(|pending| self.blocks[pending.id].bytes).sum::<u64>();
         let (mut bytes, mut count) = (0, 0);
-        for id in self.free.at_least(&self.blocks, 1) {
+        for id in self.free.at_least(&self.blocks, 1).chain(self.whole.at_least(0)) {
             let block = &self.blocks[id];
             let trapped = self.span.trapped(block.address, block.end());
             bytes += trapped;

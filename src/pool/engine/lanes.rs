@@ -87,6 +87,8 @@ pub struct Stats {
     pub pages_moved: u64,
     /// Bytes of them.
     pub moved_bytes: u64,
+    /// Bytes given back to the driver since more was held than the configuration's threshold.
+    pub collected_bytes: u64,
     /// Requests that no free block held.
     pub misses: u64,
     /// Requests that were refused at first and tried again after something was given back.

@@ -102,6 +102,7 @@ impl Heap {
     fn free_after(&mut self, id: Id, number: u32) {
         self.blocks[id].state = State::Free;
         self.blocks[id].freed = number;
+        self.blocks[id].since = self.clock.now();
         self.join(id);
     }
 }

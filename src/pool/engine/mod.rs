@@ -33,6 +33,7 @@
 mod bins;
 mod blocks;
 mod device;
+mod garbage;
 mod grow;
 mod guard;
 mod heap;
@@ -41,12 +42,15 @@ mod lanes;
 mod lend;
 mod loans;
 mod place;
+mod rules;
 mod span;
 mod streams;
 mod supply;
 mod sync;
 mod users;
+mod whole;
 
 pub use device::{Engine, EngineSettings};
 pub use inspect::{BlockState, BlockView, Usage};
 pub use lanes::{Count, Lane, SmallStats, Stats};
+pub use rules::Rules;

@@ -5,13 +5,14 @@ use std::sync::{OnceLock, PoisonError};
 
 use super::blocks::UNIT;
 use super::heap::Heap;
+use super::rules::Rules;
 use super::span::Span;
 use super::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, MutexGuard};
 use crate::cuda::{Card, CuResult, StreamHandle};
 
 /// A stream has two heaps: for blocks below this size, and for the others. A small block among large ones would keep a whole page
 /// from moving.
-const SMALL: u64 = 64 << 10;
+pub(super) const SMALL: u64 = 64 << 10;
 
 /// Heaps that a device may have; a checker of orders soon needs them anew.
 const MOST: usize = if cfg!(cenote_shuttle) { 12 } else { 1024 };
@@ -219,6 +220,7 @@ impl Streams {
         key: Key,
         card: &impl Card,
         total: u64,
+        rules: &Rules,
     ) -> Result<u32, CuResult> {
         let number = self.count.load(Relaxed) + 1;
         let slot = self.homes.get(number as usize - 1).ok_or(CuResult::OUT_OF_MEMORY)?;
@@ -236,7 +238,7 @@ impl Streams {
             is_retired: AtomicBool::new(false),
             is_pinned: AtomicBool::new(key.pool != 0),
             small: key.small,
-            heap: Mutex::new(Heap::new(Span::new(base, bytes, shift))),
+            heap: Mutex::new(Heap::new(Span::new(base, bytes, shift), rules)),
         });
         for piece in (base >> PIECE_BITS)..(base + bytes) >> PIECE_BITS {
             if let Some(owner) = self.owners.get(piece as usize) {

@@ -36,6 +36,8 @@ pub(super) struct Victim<'a> {
     pub(super) is_idle: bool,
     /// Bytes of the free block that it is part of.
     of: u64,
+    /// When that was freed, by the clock of its heap.
+    pub(super) since: u64,
 }
 
 /// What goes where to fill what a place lacks.
@@ -196,7 +198,7 @@ impl<C: Card> Engine<C> {
     }
 
     /// Takes a mapping off its free block. False if it is not free any more, or was handed out meanwhile and may be in use.
-    fn pick_up(&self, home: &Home, own: &mut Heap, victim: &Victim<'_>) -> bool {
+    pub(super) fn pick_up(&self, home: &Home, own: &mut Heap, victim: &Victim<'_>) -> bool {
         let is_own = std::ptr::eq(victim.home, home);
         let mut other = (!is_own).then(|| victim.home.lock());
         let heap = other.as_deref_mut().unwrap_or(own);
@@ -295,7 +297,7 @@ pub(super) fn collect<'a>(
     if home.is_pinned() {
         return;
     }
-    for id in heap.free.at_least(&heap.blocks, PAGE / UNIT) {
+    for id in heap.free.at_least(&heap.blocks, PAGE / UNIT).chain(heap.whole.at_least(PAGE)) {
         let block = &heap.blocks[id];
         let is_idle = heap.is_idle(id);
         if !same_stream && !is_idle {
@@ -303,6 +305,7 @@ pub(super) fn collect<'a>(
         }
         let outside = |mapping: &Mapping| mapping.end() <= except.0 || mapping.address >= except.1;
         let whole = heap.span.within(block.address, block.end()).filter(outside);
-        victims.extend(whole.map(|mapping| Victim { home, mapping, is_idle, of: block.bytes }));
+        let (of, since) = (block.bytes, block.since);
+        victims.extend(whole.map(|mapping| Victim { home, mapping, is_idle, of, since }));
     }
 }

@@ -2,7 +2,7 @@
 #![allow(non_snake_case, reason = "the driver's own names")]
 
 use super::super::process::{Process, lock};
-use super::super::stack;
+use super::super::{stack, trace};
 use crate::cuda::{CuResult, DevicePtr, real};
 use crate::ledger::{Block, EventKind, Happening, Kind};
 use crate::pool::WrongFree;
@@ -24,7 +24,11 @@ pub(super) fn free(
     if address == 0 {
         return forward();
     }
-    match process.live.remove(address) {
+    let block = process.live.remove(address);
+    if block.is_some() {
+        trace::freed(address);
+    }
+    match block {
         Some(block) if block.kind == Kind::Pooled => free_pooled(process, address, block),
         Some(block) => process.forward_free(address, Some(block), forward),
         None => match wrong_free(process, address) {

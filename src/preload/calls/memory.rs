@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::super::contexts::Context;
 use super::super::process::{Phase, Process, phase};
-use super::super::shared;
+use super::super::{shared, trace};
 use crate::cuda::{CuResult, DevicePtr, Failure, real};
 use crate::ledger::{Block, Kind};
 
@@ -151,6 +151,7 @@ pub(in super::super) unsafe fn cuMemAllocPitch_v2(
     // SAFETY: the driver has just written both.
     let (address, whole) = unsafe { (*pointer, (*pitch as u64).saturating_mul(height as u64)) };
     let Some(block) = process.live.remove(address) else { return code };
+    trace::freed(address);
     process.uncount(&block);
     let context = process.context();
     if !process.take_budget(block.device, whole) {

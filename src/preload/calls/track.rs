@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::super::process::{Process, lock};
-use super::super::{clock, stack};
+use super::super::{clock, stack, trace};
 use crate::conf::Stacks;
 use crate::cuda::{CuResult, real};
 use crate::ledger::{Block, Kind, MAX_DEVICES, SiteId};
@@ -62,6 +62,7 @@ impl Process {
     /// A block is in the program's hands.
     pub(in super::super) fn learn(&self, address: u64, block: Block) {
         self.count(&block);
+        trace_allocated(address, &block);
         // A block that was there before ended in a way that nobody saw, as with a context that the driver took down.
         if let Some(lost) = self.live.insert(address, block) {
             self.forget(&lost);
@@ -121,6 +122,7 @@ impl Process {
     pub(super) fn relearn(&self, address: u64, block: Block) {
         self.books.add(block.kind, block.device, block.bytes);
         self.sites().restore(block.site, block.bytes);
+        trace_allocated(address, &block);
         self.live.insert(address, block);
     }
 
@@ -140,6 +142,13 @@ impl Process {
         book.driver_used.set(total.saturating_sub(free));
         book.tracked_at_sample.store(book.tracked_bytes(), Relaxed);
         book.sampled_unix_ns.store(clock::unix_ns(), Relaxed);
+    }
+}
+
+/// Memory of the device that somebody allocated is in the trace, if there is one. The stream is not known at this level.
+fn trace_allocated(address: u64, block: &Block) {
+    if !matches!(block.kind, Kind::Host | Kind::Vmm) {
+        trace::allocated(block.device, address, block.bytes, trace::NO_STREAM);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::super::process::{Process, lock};
+use super::super::trace;
 use super::{Context, id_of, primary_is_active};
 use crate::cuda::ContextHandle;
 use crate::cuda::table::{self, Function};
@@ -57,7 +58,8 @@ impl Process {
         let dies = |kind| matches!(kind, Kind::Pooled | Kind::Direct | Kind::Managed | Kind::Host);
         let lost = self.live.drain(|block| block.home == context.index && dies(block.kind));
         let mut bytes = 0;
-        for (_, block) in &lost {
+        for (address, block) in &lost {
+            trace::freed(*address);
             self.forget(block);
             bytes += block.bytes;
         }
