@@ -11,10 +11,12 @@
 
 mod divisions;
 mod keys;
+mod pytorch;
 mod value;
 
 pub use divisions::Divisions;
 pub use keys::{KEYS, Key, Mode, Settings, Stacks, Torch, VARIABLES, Variable};
+pub use pytorch::parse_with;
 pub use value::{Kind, parse_bytes};
 
 /// The settings that `text` asks for, and one line for each part of it that could not be used.
@@ -27,7 +29,7 @@ pub use value::{Kind, parse_bytes};
 pub fn parse(text: &str) -> (Settings, Vec<String>) {
     let mut settings = Settings::default();
     let mut problems = Vec::new();
-    for pair in pairs(text).map(str::trim).filter(|pair| !pair.is_empty()) {
+    for pair in trimmed(text) {
         if let Err(problem) = apply(&mut settings, pair) {
             problems.push(problem);
         }
@@ -42,6 +44,10 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
         depth += i32::from(c == '[') - i32::from(c == ']');
         c == ',' && depth <= 0
     })
+}
+
+fn trimmed(text: &str) -> impl Iterator<Item = &str> {
+    pairs(text).map(str::trim).filter(|pair| !pair.is_empty())
 }
 
 fn apply(settings: &mut Settings, pair: &str) -> Result<(), String> {

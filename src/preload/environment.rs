@@ -79,7 +79,8 @@ pub(super) fn read() -> Environment {
     let variables = Variables::now();
     let variable = |name| variables.get(name).cloned();
     let configuration = variable("CENOTE_CONF").unwrap_or_default();
-    let (settings, problems) = conf::parse(&configuration.to_string_lossy());
+    let (settings, problems) =
+        conf::parse_with(&configuration.to_string_lossy(), |name| variables.text(name));
     let run = variable("CENOTE_RUN_DIR");
     let pages = run.clone().map(PathBuf::from).unwrap_or_else(|| {
         page::runtime_dir(variable("CENOTE_RUNTIME_DIR"), variable("XDG_RUNTIME_DIR"))

@@ -23,7 +23,8 @@ pub(crate) fn settings() -> Settings {
         return process.settings.clone();
     }
     let text = std::env::var_os("CENOTE_CONF").unwrap_or_default();
-    let (settings, problems) = conf::parse(&text.to_string_lossy());
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (settings, problems) = conf::parse_with(&text.to_string_lossy(), variable);
     let under_run = std::env::var_os("CENOTE_RUN_DIR").is_some();
     problems.iter().for_each(|problem| log::warn_once(problem, under_run));
     settings

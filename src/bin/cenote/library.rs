@@ -156,7 +156,8 @@ impl Environment {
 
     /// Says what of the configuration can't be used. With `strict:true`, that is a failure.
     pub(crate) fn warn_of_problems(&self) -> Result<(), Failure> {
-        let (settings, mut problems) = conf::parse(&self.conf);
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        let (settings, mut problems) = conf::parse_with(&self.conf, variable);
         let output = self.output.clone().or_else(|| env::var("CENOTE_OUTPUT").ok());
         problems.extend(Template::problems(&output.unwrap_or_default()));
         for problem in &problems {
