@@ -57,6 +57,23 @@ fn peaks_can_be_reset() {
     });
 }
 
+// What PyTorch's users set, by CENOTE_CONF: 100 MiB are 128 then, and 40 are 48.
+#[test]
+fn sizes_are_rounded_as_configured() {
+    for preloaded in [false, true] {
+        let rounded = |question| {
+            let run = ask("capi_numbers", question, preloaded);
+            run.conf("roundup_power2_divisions:[64:1],max_split_size_mb:20").run().ok()
+        };
+        let outcome = rounded("peaks");
+        assert_eq!((outcome.value("peak"), outcome.value("current")), (100 * MIB, 40 * MIB));
+        let halves = ask("capi_numbers", "peaks", preloaded).conf("roundup_power2_divisions:2");
+        let outcome = halves.run().ok();
+        assert_eq!((outcome.value("peak"), outcome.value("current")), (128 * MIB, 48 * MIB));
+        assert_eq!(rounded("sizes").value("mismatches_at_last"), 2);
+    }
+}
+
 #[test]
 fn older_and_newer_headers_work() {
     both_ways("capi_numbers", "versions", |outcome| {

@@ -19,6 +19,10 @@ use super::streams::Home;
 use super::supply::{Pages, Victim, collect};
 use crate::cuda::Card;
 
+/// Beyond what is live a fiftieth of it stays in any case: a job that lives above the threshold would give back and create the same
+/// memory at each miss.
+const KEPT: u64 = 50;
+
 /// A heap's count of searches.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
@@ -66,7 +70,9 @@ impl<C: Card> Engine<C> {
     ) {
         let Some(share) = self.rules.collect_above else { return };
         self.synchronise_clocks(home, own);
-        let most = (self.limit().min(self.settings.total) as f64 * share) as u64;
+        let threshold = (self.limit().min(self.settings.total) as f64 * share) as u64;
+        let (live, _) = self.lanes.live();
+        let most = threshold.max(live + live / KEPT);
         // What else is lacking moves there.
         let creates = place.lacking.min(self.may_create(pages, place.end - place.begin));
         let is_over = |pages: &Pages| pages.stats.reserved_bytes.current + creates > most;

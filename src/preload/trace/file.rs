@@ -3,7 +3,6 @@
 
 use std::fs::OpenOptions;
 use std::io::{Error, ErrorKind};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -24,27 +23,33 @@ pub(super) fn create(path: &Path, content: &[u8]) -> Result<PathBuf, Error> {
         std::fs::create_dir_all(folder)?;
     }
     let run_started = environment::run_started_unix_ns(&Variables::now());
-    let is_of_this_run = std::fs::metadata(path).is_ok_and(|file| {
-        let changed = file.mtime().max(0) as u64 * 1_000_000_000 + file.mtime_nsec() as u64;
-        file.is_file() && changed >= run_started
-    });
-    let path = match is_of_this_run {
-        true => {
-            let mut name = path.as_os_str().as_bytes().to_vec();
-            name.extend_from_slice(format!(".{}", std::process::id()).as_bytes());
-            PathBuf::from(std::ffi::OsStr::from_bytes(&name))
-        }
-        false => path.to_owned(),
-    };
+    let changed = std::fs::metadata(path)
+        .ok()
+        .map(|file| file.mtime().max(0) as u64 * 1_000_000_000 + file.mtime_nsec().max(0) as u64);
+    let is_mine = |changed: u64| changed < run_started;
     signals::blocked(signals::Block::FileSize, || {
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-        if !file.metadata()?.is_file() {
-            return Err(Error::new(ErrorKind::InvalidInput, "it is no file"));
+        match fill(path, content, changed.is_none_or(is_mine), changed.is_none()) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            answer => return answer.map(|()| path.to_owned()),
         }
-        file.write_all_at(content, 0)
-    })?;
-    Ok(path)
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}", std::process::id()));
+        fill(Path::new(&name), content, true, false).map(|()| PathBuf::from(name))
+    })
+}
+
+/// Makes a file with so much in it. One that is not to be replaced, or one that comes into being meanwhile, already exists.
+fn fill(path: &Path, content: &[u8], may_replace: bool, is_new: bool) -> Result<(), Error> {
+    if !may_replace {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(!is_new).create(true).create_new(is_new).mode(0o600);
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, "it is no file"));
+    }
+    file.write_all_at(content, 0)
 }
 
 /// Writes a part of the file.
