@@ -41,6 +41,10 @@ def work(asked, channel):
     """A child of the server: a step for each line that comes, and its seconds as the answer."""
     import torch
 
+    if asked["job"] == "gnn":
+        # It initialises the driver, which no child would survive.
+        import torch_geometric.nn  # noqa: F401
+
     import jobs
 
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPUS])
@@ -66,9 +70,8 @@ def work(asked, channel):
 
 
 def serve():
-    """Imports once what all jobs need, and forks a child for each request: CUDA is not in use before."""
+    """Imports once what the jobs need, and forks a child for each request: CUDA is not in use before."""
     import torch  # noqa: F401
-    import torch_geometric.nn  # noqa: F401
     import torchvision  # noqa: F401
     import transformers  # noqa: F401
 
