@@ -55,7 +55,11 @@ fn other_names_of_the_driver_are_left_alone() {
     let run = || Run::new("names").arg("libcuda.so.1").args(names);
     let (hooked, plain) = (run().run().ok(), run().preload(false).run().ok());
     assert_eq!(hooked.stdout, plain.stdout);
-    assert!(hooked.stdout.contains("cuDriverGetVersion handle libcuda.so.1 -"), "{}", hooked.stdout);
+    assert!(
+        hooked.stdout.contains("cuDriverGetVersion handle libcuda.so.1 -"),
+        "{}",
+        hooked.stdout
+    );
 }
 
 // HAMi-core #215: the hook claimed every name with "cu" in front, and cuDNN 9 failed to load. The library here defines a

@@ -116,3 +116,14 @@ fn a_bare_environment_is_enough() {
         "the default name"
     );
 }
+
+// cuInit is hooked for the sake of PyTorch's adapter. A program that asks no more than whether there is a card has nothing to report.
+#[test]
+fn a_program_that_only_initialises_leaves_nothing() {
+    for configuration in ["", "torch:adapter"] {
+        let outcome = Run::new("init_only").conf(configuration).run().ok();
+        assert_eq!(outcome.stdout, "libcenote.so 0\n");
+        assert!(outcome.reports.is_empty() && outcome.left_in("pages").is_empty());
+        assert_eq!(outcome.stderr, "");
+    }
+}
