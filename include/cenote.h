@@ -395,6 +395,17 @@ void cenote_on_oom(cenote_oom_fn callback,
                    void *user);
 
 /**
+ * Writes the report of the process now: to the file `path`, which is replaced, or to where its reports go (CENOTE_OUTPUT) if that is
+ * null. The file's name goes to `written`, cut to `size` bytes with the zero at its end. There is a report of programs whose calls
+ * of the driver the library sees: it is preloaded, and CUDA was used.
+ *
+ * `path` is null or a string that ends in a zero byte. `written` is null or valid for the write of `size` bytes.
+ */
+int cenote_dump(const char *path,
+                char *written,
+                size_t size);
+
+/**
  * The version of the library, such as "0.1.0".
  */
 const char *cenote_version(void);

@@ -1,10 +1,13 @@
 //! The functions of `include/cenote.h`. The comments here are the ones there.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::memory::{self, guarded};
 use super::{cenote_oom_fn, cenote_stats, devices, marks, oom};
 use crate::cuda::{CuResult, DevicePtr};
+use crate::preload::shared;
 
 /// Done.
 pub const CENOTE_OK: c_int = 0;
@@ -168,6 +171,33 @@ pub unsafe extern "C" fn cenote_mark(name: *const c_char) {
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
 pub unsafe extern "C" fn cenote_on_oom(callback: cenote_oom_fn, user: *mut c_void) {
     oom::set(callback, user);
+}
+
+/// Writes the report of the process now: to the file `path`, which is replaced, or to where its reports go (CENOTE_OUTPUT) if that is
+/// null. The file's name goes to `written`, cut to `size` bytes with the zero at its end. There is a report of programs whose calls
+/// of the driver the library sees: it is preloaded, and CUDA was used.
+///
+/// # Safety
+/// `path` is null or a string that ends in a zero byte. `written` is null or valid for the write of `size` bytes.
+#[cfg_attr(feature = "doors", unsafe(no_mangle))]
+pub unsafe extern "C" fn cenote_dump(
+    path: *const c_char,
+    written: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
+    let path = path.map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
+    let name = guarded(|| shared::dump(path));
+    if !written.is_null() && size > 0 {
+        let name = name.as_ref().map_or(&[][..], |name| name.as_os_str().as_bytes());
+        let length = name.len().min(size - 1);
+        // SAFETY: the caller's promise, for `length` bytes and the zero.
+        unsafe { std::ptr::copy_nonoverlapping(name.as_ptr(), written.cast::<u8>(), length) };
+        // SAFETY: as above.
+        unsafe { *written.add(length) = 0 };
+    }
+    status(name)
 }
 
 /// The version of the library, such as "0.1.0".

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
@@ -16,10 +16,13 @@ use crate::cuda::table::{self, Function};
 use crate::ledger::MAX_DEVICES;
 use crate::page::State;
 use crate::pool::{SegmentView, SlotState};
-use crate::report::{self, Coverage, Doors, Note, Reason, Segment, Snapshot, write as file};
+use crate::report::write::{self as file, WriteError};
+use crate::report::{self, Coverage, Doors, Note, Reason, Segment, Snapshot};
 
 /// Reports that an out-of-memory may write; a job that lives on refusals must not write a file each time.
 const OUT_OF_MEMORY_REPORTS: u32 = 4;
+/// How long one report waits for another that is being written.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was written so far.
 #[derive(Debug, Default)]
@@ -45,7 +48,7 @@ pub(super) fn out_of_memory(process: &Process, reason: Reason) {
 
 /// Writes the last report, and closes the page. Called by the thread that ends the process, or by the keeper in its stead.
 pub(super) fn write_last(process: &Process, reason: Reason, variables: &Variables) {
-    write_as(process, reason, variables, Duration::from_secs(2));
+    write_as(process, reason, variables, PATIENCE);
     let page = process.page.page;
     if page.state.load(Relaxed) != State::Reported as u32 {
         return;
@@ -61,26 +64,45 @@ pub(super) fn write(process: &Process, reason: Reason) {
     write_as(process, reason, &process.variables, Duration::ZERO);
 }
 
-fn write_as(process: &Process, reason: Reason, variables: &Variables, patience: Duration) {
-    let Some(mut path) = try_for(&process.reports.path, patience) else { return };
+/// Writes a report that the program asks for, to `path`, or to where its reports go. Returns where it is.
+pub(super) fn write_now(process: &Process, path: Option<&Path>) -> Option<PathBuf> {
+    let Some(path) = path else {
+        return write_as(process, Reason::Request, &process.variables, PATIENCE);
+    };
+    let _one_at_a_time = try_for(&process.reports.path, PATIENCE)?;
+    let report = report::build(&snapshot(process, Reason::Request, &process.variables));
+    // A file that the program names is its own: it is replaced.
+    put(process, || file::write(&report, path, 0, Some(path)))
+}
+
+fn write_as(
+    process: &Process,
+    reason: Reason,
+    variables: &Variables,
+    patience: Duration,
+) -> Option<PathBuf> {
+    let mut path = try_for(&process.reports.path, patience)?;
     let report = report::build(&snapshot(process, reason, variables));
     let page = process.page.page;
     let wanted = environment::output(variables, &process.folder, page);
     let run_started = environment::run_started_unix_ns(variables);
-    let write = || file::write(&report, &wanted, run_started, path.as_deref());
-    match signals::blocked(signals::Block::FileSize, write) {
-        Ok(written) => {
-            page.report_path.set(written.as_os_str().as_bytes());
-            if matches!(reason, Reason::Exit | Reason::ImmediateExit | Reason::Abort) {
-                page.state.store(State::Reported as u32, Relaxed);
-            }
-            *path = Some(written);
-        }
-        Err(error) => {
-            tracing::error!(%error, "no report");
-            process.events.note("report_not_written", || error.to_string());
-        }
+    let written = put(process, || file::write(&report, &wanted, run_started, path.as_deref()))?;
+    page.report_path.set(written.as_os_str().as_bytes());
+    if matches!(reason, Reason::Exit | Reason::ImmediateExit | Reason::Abort) {
+        page.state.store(State::Reported as u32, Relaxed);
     }
+    *path = Some(written.clone());
+    Some(written)
+}
+
+/// Writes a file; one that can't be written is noted for the next report.
+fn put(process: &Process, write: impl FnOnce() -> Result<PathBuf, WriteError>) -> Option<PathBuf> {
+    let written = signals::blocked(signals::Block::FileSize, write);
+    let noted = written.inspect_err(|error| {
+        tracing::error!(%error, "no report");
+        process.events.note("report_not_written", || error.to_string());
+    });
+    noted.ok()
 }
 
 /// Takes a lock within a time. A thread that died in the middle of the process' end may hold it for ever.

@@ -1,12 +1,13 @@
 //! What the rooms above need of the process: its settings, its budget, and whether the driver may still be called.
 
 use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 use once_cell::sync::OnceCell;
 
 pub(crate) use super::driver::{relaxed, within};
-use super::log;
 use super::process::{self, Phase, Process};
+use super::{dump, log};
 use crate::conf::{self, Settings};
 use crate::cuda::{CuResult, Handle, StreamHandle};
 use crate::ledger::Kind;
@@ -136,4 +137,16 @@ pub(crate) fn refused(bytes: u64) {
     if let Some(process) = awake() {
         process.refuse(process.context(), bytes);
     }
+}
+
+/// Writes a report now, to `path` or to where the reports of this process go. Returns where it is.
+///
+/// # Errors
+/// Not initialised where no call of the driver was seen; unknown where it can't be written, which is noted.
+pub(crate) fn dump(path: Option<&Path>) -> Result<PathBuf, CuResult> {
+    if driver_is_gone() {
+        return Err(CuResult::DEINITIALIZED);
+    }
+    let process = awake().ok_or(CuResult::NOT_INITIALIZED)?;
+    dump::write_now(process, path).ok_or(CuResult::UNKNOWN)
 }
