@@ -455,6 +455,16 @@ void *cenote_torch_alloc(size_t size,
                          void *stream);
 
 /**
+ * As `cenote_torch_alloc`, but throws C++'s `std::bad_alloc` where there is no memory: PyTorch takes a null for a tensor at address 0,
+ * and makes a `RuntimeError` of this. Null if the process has no C++ library.
+ *
+ * As for `cenote_torch_alloc`; the caller lets a C++ exception through.
+ */
+void *cenote_torch_alloc_or_throw(size_t size,
+                                  int device,
+                                  void *stream);
+
+/**
  * Takes a tensor's memory back. The pointer decides; a size that differs from the allocation's is counted, the stream is ignored.
  *
  * No work uses the memory but on the stream that it was allocated for, and on those that were recorded.
@@ -463,6 +473,14 @@ void cenote_torch_free(void *pointer,
                        size_t size,
                        int device,
                        void *stream);
+
+/**
+ * Puts cenote in the place of PyTorch's allocator, as `torch:adapter` does; no pluggable allocator is needed then. It may be called
+ * before or after the first use of CUDA: what PyTorch's own allocator gave out, it takes back. 0 also if the adapter is there
+ * already; `CENOTE_NOT_INITIALIZED` if PyTorch is not loaded, `CENOTE_INVALID_VALUE` if the environment forbids it; else it can't be
+ * built or opened, and why is said on stderr. The library has to be preloaded.
+ */
+int cenote_torch_adapter(void);
 
 /**
  * PyTorch sets CUDA up. Nothing to do: engines are made when memory is asked for.

@@ -126,6 +126,17 @@ fn out_of_memory_asks_the_program_first() {
     }
 }
 
+// pytorch #133280: a null for memory becomes a tensor at address 0.
+#[test]
+fn out_of_memory_may_be_an_exception() {
+    for preloaded in [false, true] {
+        let library = stage().join("libcenote.so");
+        let outcome = Run::new("capi_throw").arg(library).preload(preloaded).run().ok();
+        assert_eq!((outcome.value("caught"), outcome.value("block")), (100, 1));
+        assert_eq!(outcome.value("nothing"), 1);
+    }
+}
+
 #[test]
 fn the_configured_limit_holds_and_can_be_changed() {
     for preloaded in [false, true] {

@@ -2,7 +2,7 @@
 //!
 //! | setter in Python | function here |
 //! | --- | --- |
-//! | constructor | [`cenote_torch_alloc`], [`cenote_torch_free`] |
+//! | constructor | [`cenote_torch_alloc_or_throw`] or [`cenote_torch_alloc`], [`cenote_torch_free`] |
 //! | `set_init_fn` | [`cenote_torch_init`] |
 //! | `set_reset_fn` | [`cenote_torch_reset`] |
 //! | `set_memory_fraction_fn` | [`cenote_torch_memory_fraction`] |
@@ -14,9 +14,11 @@
 
 use std::ffi::{c_double, c_int, c_void};
 
+use super::api::status;
 use super::memory::{self, guarded};
 use super::{devices, life};
-use crate::cuda::{CuResult, DevicePtr};
+use crate::cuda::{CuResult, DevicePtr, loader};
+use crate::preload::shared;
 
 /// Memory for a tensor: at least `size` bytes of a device, for work on `stream`. Null where there is none, and for size 0.
 ///
@@ -35,6 +37,30 @@ pub unsafe extern "C" fn cenote_torch_alloc(
     address.unwrap_or(0) as *mut c_void
 }
 
+/// As `cenote_torch_alloc`, but throws C++'s `std::bad_alloc` where there is no memory: PyTorch takes a null for a tensor at address 0,
+/// and makes a `RuntimeError` of this. Null if the process has no C++ library.
+///
+/// # Safety
+/// As for `cenote_torch_alloc`; the caller lets a C++ exception through.
+#[cfg_attr(feature = "doors", unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn cenote_torch_alloc_or_throw(
+    size: usize,
+    device: c_int,
+    stream: *mut c_void,
+) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let address = unsafe { cenote_torch_alloc(size, device, stream) };
+    if address.is_null()
+        && size > 0
+        && let Some(throw) = loader::cplusplus_function(c"_ZSt17__throw_bad_allocv")
+    {
+        // SAFETY: libstdc++'s function of that name has this type. Nothing here has to be dropped when it unwinds.
+        let throw: extern "C-unwind" fn() -> ! = unsafe { std::mem::transmute(throw) };
+        throw();
+    }
+    address
+}
+
 /// Takes a tensor's memory back. The pointer decides; a size that differs from the allocation's is counted, the stream is ignored.
 ///
 /// # Safety
@@ -50,6 +76,15 @@ pub unsafe extern "C" fn cenote_torch_free(
     if !pointer.is_null() {
         let _ = guarded(|| memory::free(pointer as DevicePtr, device, Some(size as u64)));
     }
+}
+
+/// Puts cenote in the place of PyTorch's allocator, as `torch:adapter` does; no pluggable allocator is needed then. It may be called
+/// before or after the first use of CUDA: what PyTorch's own allocator gave out, it takes back. 0 also if the adapter is there
+/// already; `CENOTE_NOT_INITIALIZED` if PyTorch is not loaded, `CENOTE_INVALID_VALUE` if the environment forbids it; else it can't be
+/// built or opened, and why is said on stderr. The library has to be preloaded.
+#[cfg_attr(feature = "doors", unsafe(no_mangle))]
+pub extern "C" fn cenote_torch_adapter() -> c_int {
+    status(guarded(shared::install_torch_adapter))
 }
 
 /// PyTorch sets CUDA up. Nothing to do: engines are made when memory is asked for.

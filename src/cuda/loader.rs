@@ -68,6 +68,20 @@ pub fn mapped_driver() -> Option<MappedDriver> {
     HANDLE.get_or_try_init(open).ok().map(MappedDriver)
 }
 
+/// A function of the C++ library, if the process has loaded it.
+pub fn cplusplus_function(name: &CStr) -> Option<usize> {
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: the name ends in a zero byte, and with RTLD_NOLOAD no code of the library runs.
+    let handle = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), flags) };
+    if handle.is_null() {
+        return None;
+    }
+    let found = lookup(handle as usize, name);
+    // SAFETY: gives back what was just taken.
+    unsafe { libc::dlclose(handle) };
+    found
+}
+
 /// The file that an address is mapped from, and where it begins.
 fn object_at(address: usize) -> Option<libc::Dl_info> {
     // SAFETY: all-zero is a valid Dl_info.

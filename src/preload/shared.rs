@@ -7,7 +7,7 @@ use once_cell::sync::OnceCell;
 
 pub(crate) use super::driver::{relaxed, within};
 use super::process::{self, Phase, Process};
-use super::{dump, log};
+use super::{dump, log, torch};
 use crate::conf::{self, Settings};
 use crate::cuda::{CuResult, Handle, StreamHandle};
 use crate::ledger::Kind;
@@ -149,4 +149,13 @@ pub(crate) fn dump(path: Option<&Path>) -> Result<PathBuf, CuResult> {
     }
     let process = awake().ok_or(CuResult::NOT_INITIALIZED)?;
     dump::write_now(process, path).ok_or(CuResult::UNKNOWN)
+}
+
+/// Puts the adapter in the place of PyTorch's allocator, if it is not there already.
+///
+/// # Errors
+/// Not initialised where PyTorch is not loaded; an invalid value where the environment forbids it; unknown where the adapter can't be
+/// had, which is said on stderr.
+pub(crate) fn install_torch_adapter() -> Result<(), CuResult> {
+    torch::install_now()
 }

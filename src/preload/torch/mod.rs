@@ -4,14 +4,14 @@
 //! initialised the driver before PyTorch was loaded, the hooks of later calls look again: an allocator that is replaced late keeps
 //! what it has handed out.
 //!
-//! Everything here happens once in a process and only if `torch:adapter` asks for it. What does not work is said in one line on
-//! stderr, and PyTorch keeps its own allocator.
+//! Everything here happens once in a process and only if `torch:adapter` or the program asks for it. What does not work is said in
+//! one line on stderr, and PyTorch keeps its own allocator.
 #![expect(unsafe_code, reason = "looks at what is mapped, and calls the adapter")]
 
 mod compile;
 mod find;
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, OsString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -19,15 +19,18 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{AcqRel, Relaxed},
 };
+use std::sync::{Mutex, PoisonError};
 
 use super::log;
-use crate::conf::{self, Mode, Torch};
-use crate::cuda::loader;
+use crate::conf::{self, Mode, Settings, Torch};
+use crate::cuda::{CuResult, loader};
 
 /// Set while the adapter is wanted and PyTorch was not there yet.
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// Libraries that had been loaded in this process when it was last looked for.
 static LOADED: AtomicU64 = AtomicU64::new(0);
+/// Whether the adapter is in; held while it is put in.
+static INSTALLED: Mutex<bool> = Mutex::new(false);
 
 /// The driver was initialised.
 #[cold]
@@ -57,21 +60,61 @@ fn look_again() {
     let Some(torch) = find::torch() else { return };
     // One thread does it; the others go on with PyTorch's own allocator until it is done.
     if WANTED.swap(false, AcqRel)
-        && let Err(problem) = compile::adapter(&torch).and_then(|library| install(&library))
+        && let Ok(mut installed) = INSTALLED.try_lock()
     {
-        log::say(&format!("torch:adapter: {problem}. PyTorch keeps its own allocator"));
+        put_in(&torch, &mut installed);
     }
+}
+
+/// Puts the adapter in now, whatever the configuration says of `torch`.
+///
+/// # Errors
+/// As [`shared::install_torch_adapter`](super::shared::install_torch_adapter).
+pub(super) fn install_now() -> Result<(), CuResult> {
+    let torch = find::torch().ok_or(CuResult::NOT_INITIALIZED)?;
+    if !is_allowed() {
+        return Err(CuResult::INVALID_VALUE);
+    }
+    // The hooks of what follows must not look for it too.
+    WANTED.store(false, Relaxed);
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    put_in(&torch, &mut installed);
+    if *installed { Ok(()) } else { Err(CuResult::UNKNOWN) }
+}
+
+/// Puts the adapter in if it is not `installed`, and says why if it can't be.
+fn put_in(torch: &find::Torch, installed: &mut bool) {
+    if *installed {
+        return;
+    }
+    match compile::adapter(torch).and_then(|library| install(&library)) {
+        Ok(()) => *installed = true,
+        Err(problem) => {
+            log::say(&format!("torch:adapter: {problem}. PyTorch keeps its own allocator"));
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn settings() -> Settings {
+    let text = variable("CENOTE_CONF").unwrap_or_default();
+    conf::parse(&text.to_string_lossy()).0
 }
 
 /// Whether the configuration asks for the adapter, and nothing else of it speaks against it.
 fn is_asked_for() -> bool {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    settings().torch == Torch::Adapter && is_allowed()
+}
+
+/// Whether nothing in the environment speaks against the adapter.
+fn is_allowed() -> bool {
     if variable("CENOTE_DISABLE").is_some_and(|value| value != "0") {
         return false;
     }
-    let text = variable("CENOTE_CONF").unwrap_or_default();
-    let (settings, _) = conf::parse(&text.to_string_lossy());
-    if settings.torch != Torch::Adapter || settings.mode == Mode::Off {
+    if settings().mode == Mode::Off {
         return false;
     }
     if variable("PYTORCH_NO_CUDA_MEMORY_CACHING").is_some_and(|value| value != "0") {
