@@ -64,6 +64,20 @@ def judge(rows):
     return Outcome("ok" if good else "FAIL", shown, rows)
 
 
+def same_answers(runs):
+    plain, ours = runs["plain"].result, runs["preload"].result
+    differ = [f"{name}: {ours['answers'].get(name)}"[:150] for name, answer in plain["answers"].items() if ours["answers"].get(name) != answer]
+    shown = f"{len(plain['answers'])} calls, {len(differ)} differ; torch.empty {ours['empty_ns']:.0f} ns, native {plain['empty_ns']:.0f}"
+    good = ours["backend"] == "cenote" and not differ and ours["empty_ns"] <= 1.05 * plain["empty_ns"]
+    return Outcome("ok" if good else "FAIL", "; ".join([shown, *differ]), {"plain": plain, "ours": ours})
+
+
+def api(lab):
+    argv, env = lab.job("torch_api.py"), {"CENOTE_CONF": "torch:adapter", "CENOTE_CACHE_DIR": str(lab.work / "cache")}
+    commands = [Command("plain", argv, timeout=120), Command("preload", argv, True, env, timeout=120)]
+    return Check("torch:api", "Does every call about memory answer as PyTorch's own allocator?", commands, same_answers, 70, True)
+
+
 def checks(lab):
     """One command for all jobs, since what they import takes longer than some of them; then what came out, job by job."""
     found = {}
@@ -76,8 +90,8 @@ def checks(lab):
     def judged(job):
         return lambda _: judge(found.get(job, {}))
 
-    steps = ["--steps", 6] if lab.quick else []
-    argv = lab.job("job_turns.py", LIBRARY, *JOBS, "--share", SHARE, *steps)
-    command = Command("turns", argv, timeout=420, env={"CENOTE_CACHE_DIR": str(lab.work / "cache")})
-    run = Check("torch:run", "All workloads with the adapter, in turns", [command], keep, 300, True, tolerant=True)
-    return [run, *(Check(f"torch:{job}", f"{job} with the adapter", [], judged(job), 0, True) for job in JOBS)]
+    jobs = [f"{job}:6" if lab.quick else job for job in JOBS]
+    argv = lab.job("job_turns.py", LIBRARY, *jobs, "--share", SHARE)
+    command = Command("turns", argv, timeout=560, env={"CENOTE_CACHE_DIR": str(lab.work / "cache")})
+    run = Check("torch:run", "All workloads with the adapter, in turns", [command], keep, 480, True, tolerant=True)
+    return [api(lab), run, *(Check(f"torch:{job}", f"{job} with the adapter", [], judged(job), 0, True) for job in JOBS)]

@@ -2,7 +2,7 @@
 """One workload under several allocators at once, which take turns at every step: what slows the machine down for a while slows
 all of them. Then once more with little memory: the share of its own peak that --share names.
 
-Use: job_turns.py LIBRARY JOB... [--steps N] [--share 1.01]
+Use: job_turns.py LIBRARY JOB[:STEPS]... [--share 1.01]
 
 Prints a line of JSON for each job: by name the seconds of each step, PyTorch's statistics at the end, or the error."""
 
@@ -146,9 +146,11 @@ def in_turns(channels):
 
 
 def compare(args, servers, folder, job):
+    job, _, steps = job.partition(":")
+
     def start(kind, fraction=None):
         server = servers["preload" if "CENOTE_CONF" in KINDS[kind] else "async" if kind == "async" else "plain"]
-        return server.start(folder, job=job, steps=args.steps, env=KINDS[kind], fraction=fraction)
+        return server.start(folder, job=job, steps=int(steps or 0), env=KINDS[kind], fraction=fraction)
 
     names = args.kinds.split(",")
     found = in_turns({f"{kind}{names[:at].count(kind)}": start(kind) for at, kind in enumerate(names)})
@@ -168,7 +170,6 @@ def main():
     parser.add_argument("library", nargs="?")
     parser.add_argument("jobs", nargs="*")
     parser.add_argument("--kinds", default="native,cenote,native,cenote")
-    parser.add_argument("--steps", type=int)
     parser.add_argument("--share", type=float)
     parser.add_argument("--total", type=int, help="bytes of the card, as PyTorch has them")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
