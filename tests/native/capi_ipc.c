@@ -1,4 +1,4 @@
-// Blocks of the engine in another process: opened by ticket. LIBRARY pair|codes|files|peers
+// Blocks of the engine in another process: opened by ticket. LIBRARY pair|ended|codes|files|peers
 #include "capi.h"
 #include "pair.h"
 
@@ -60,16 +60,6 @@ static void consume(void) {
     await_turn(producer);
     // What the producer has given back can't be opened, whatever has its place now.
     say("gone", (unsigned long long)ipc.open(tickets[2].bytes, tickets[2].size, 0, &again));
-    tell_turn(producer);
-    await_turn(producer);
-    int code = CENOTE_OK;
-    // The producer ends: its socket is gone at some moment.
-    for (int i = 0; i < 1000 && code != CENOTE_OPERATING_SYSTEM; i++) {
-        code = ipc.open(tickets[0].bytes, tickets[0].size, 0, &again);
-        if (code == CENOTE_OK) CHECK(ipc.close(again));
-        usleep(2000);
-    }
-    say("ended", (unsigned long long)code);
 }
 
 static int pair(char **argv) {
@@ -99,9 +89,29 @@ static int pair(char **argv) {
     Ticket other = exported(blocks[2]);
     REQUIRE(other.size != tickets[2].size || memcmp(other.bytes, tickets[2].bytes, other.size));
     tell_turn(consumer);
-    await_turn(consumer);
-    tell_turn(consumer);
-    _exit(0);
+    return end_of(consumer);
+}
+
+// The process that exports is the one that was started, and ends.
+static int ended(char **argv) {
+    Ticket ticket;
+    void *base;
+    if (!strcmp(argv[0], "consumer")) {
+        start(0);
+        ticket = exported(get(3 * MiB, NULL));
+        tell(the_producer(), &ticket, sizeof ticket);
+        await_turn(the_producer());
+        return 0;
+    }
+    Peer exporter = start_consumer(argv, getenv("LD_PRELOAD") != NULL);
+    start(0);
+    hear(exporter, &ticket, sizeof ticket);
+    opened(&ticket, &base);
+    CHECK(ipc.close(base));
+    tell_turn(exporter);
+    CHECK(end_of(exporter));
+    say("ended", (unsigned long long)ipc.open(ticket.bytes, ticket.size, 0, &base));
+    return 0;
 }
 
 static void codes(void) {
@@ -129,6 +139,8 @@ static void codes(void) {
 }
 
 static unsigned long long open_files(void) {
+    // The thread that sent some may not have closed them yet.
+    usleep(200000);
     unsigned long long count = 0;
     DIR *folder = opendir("/proc/self/fd");
     REQUIRE(folder);
@@ -185,6 +197,7 @@ int main(int argc, char **argv) {
     open_api(argv[1]);
     open_ipc(argv[1]);
     if (!strcmp(argv[2], "pair")) return pair(argv);
+    if (!strcmp(argv[2], "ended")) return ended(argv);
     if (!strcmp(argv[2], "codes")) codes();
     if (!strcmp(argv[2], "files")) files();
     if (!strcmp(argv[2], "peers")) peers();
