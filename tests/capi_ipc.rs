@@ -52,6 +52,20 @@ fn no_descriptor_stays_behind() {
 }
 
 #[test]
+fn a_close_breaks_no_capture_and_a_forked_child_hangs_nowhere() {
+    let run = ask("capture", true).env("SIMCUDA_STRICT_FORK", "1");
+    let outcome = run.run().ok();
+    assert_eq!((outcome.value("during"), outcome.value("afterwards")), (0, 1));
+    assert_eq!(outcome.value("child"), 0);
+}
+
+#[test]
+fn without_context_events_a_close_waits() {
+    let outcome = ask("files", true).old_driver().run().ok();
+    assert_eq!(outcome.value("after"), outcome.value("before"));
+}
+
+#[test]
 fn another_device_may_use_what_is_there_and_what_comes() {
     for preloaded in [false, true] {
         let run = ask("peers", preloaded).env("SIMCUDA_DEVICES", "2");

@@ -1,4 +1,4 @@
-// Blocks of the engine in another process: opened by ticket. LIBRARY pair|ended|codes|files|peers
+// Blocks of the engine in another process: opened by ticket. LIBRARY pair|ended|codes|files|capture|peers
 #include "capi.h"
 #include "pair.h"
 
@@ -168,6 +168,35 @@ static void files(void) {
     CHECK(api.free(block));
 }
 
+// Closed while a stream captures: that goes on, and the memory goes later. In a forked child nothing hangs.
+static void capture(void) {
+    start(0);
+    CUstream stream;
+    CUgraph graph;
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    void *block = get(3 * MiB, NULL), *base;
+    Ticket ticket = exported(block);
+    opened(&ticket, &base);
+    CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(ipc.close(base));
+    say("during", simcuda_calls("cuMemUnmap"));
+    CHECK(cuStreamEndCapture(stream, &graph));
+    opened(&ticket, &base);
+    say("afterwards", simcuda_calls("cuMemUnmap"));
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        void *other;
+        const int export = ipc.export(block, ticket.bytes, &ticket.size, &ticket.offset);
+        const int open = ipc.open(ticket.bytes, ticket.size, 0, &other);
+        _exit(export && open && ipc.close(base) == CENOTE_OK ? 0 : 5);
+    }
+    int status;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    say("child", (unsigned long long)status);
+    CHECK(ipc.close(base));
+}
+
 // Another device uses what is there and what comes.
 static void peers(void) {
     CUcontext contexts[2];
@@ -200,6 +229,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[2], "ended")) return ended(argv);
     if (!strcmp(argv[2], "codes")) codes();
     if (!strcmp(argv[2], "files")) files();
+    if (!strcmp(argv[2], "capture")) capture();
     if (!strcmp(argv[2], "peers")) peers();
     return 0;
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::ticket::Ticket;
 use super::{serve, socket};
 use crate::capi::card::RealCard;
-use crate::capi::devices;
+use crate::capi::{devices, life};
 use crate::cuda::table::{self, Function};
 use crate::cuda::{Card, CuResult, DevicePtr, Event, FILE_DESCRIPTOR, Handle, real};
 use crate::preload::shared;
@@ -78,6 +78,10 @@ pub(in crate::capi) fn open(bytes: &[u8], ordinal: i32) -> Result<DevicePtr, CuR
 /// # Errors
 /// If nothing was opened at the address.
 pub(in crate::capi) fn close(base: DevicePtr) -> Result<(), CuResult> {
+    if life::driver_is_gone() {
+        // All of it goes with the process, or is the parent's; so may be the lock.
+        return Ok(());
+    }
     {
         let mut guard = opened();
         let opened = guard.as_mut().ok_or(CuResult::INVALID_VALUE)?;
@@ -96,7 +100,9 @@ pub(in crate::capi) fn close(base: DevicePtr) -> Result<(), CuResult> {
 
 /// Unmaps what was closed and is not in use any more; all of it, if one waits.
 pub(in crate::capi) fn settle(wait: bool) {
-    if let Some(opened) = opened().as_mut() {
+    if !life::driver_is_gone()
+        && let Some(opened) = opened().as_mut()
+    {
         opened.closing.retain_mut(|closing| !closing.end(wait));
     }
 }

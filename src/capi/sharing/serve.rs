@@ -21,8 +21,8 @@ use crate::preload::shared;
 
 /// How long the exporter waits for a question, which comes with the connection.
 const BRIEFLY: Duration = Duration::from_secs(1);
-/// How long an exporter may need to answer, while others ask it too or it is not scheduled.
-const PATIENTLY: Duration = Duration::from_secs(30);
+/// How long an exporter may need to answer, while the driver keeps it or it is not scheduled. One that has ended is not waited for.
+const PATIENTLY: Duration = Duration::from_secs(120);
 
 /// The socket that is listened to; -1 for none.
 static LISTENER: AtomicI32 = AtomicI32::new(-1);
