@@ -68,6 +68,22 @@
 #define CENOTE_UNKNOWN 999
 
 /**
+ * The process that a handle comes from can't be asked: it has ended, is another user's, or is in another network namespace. Or this
+ * one may open no more files.
+ */
+#define CENOTE_OPERATING_SYSTEM 304
+
+/**
+ * The memory that a handle names is gone: its process has freed it.
+ */
+#define CENOTE_INVALID_HANDLE 400
+
+/**
+ * The driver can't give the memory to other processes.
+ */
+#define CENOTE_NOT_SUPPORTED 801
+
+/**
  * How the memory of a device that is held is used at the moment. Later versions add fields at the end.
  */
 struct cenote_usage {
@@ -319,7 +335,7 @@ int cenote_blocks(int device,
  * Allocates `size` bytes of a device for work on `stream`, and writes the address to `out`; null there if it fails.
  *
  * The address is a multiple of 512, and so are the bytes held. Blocks of 2 MiB and more need not begin at a multiple of 2 MiB.
- * The memory is not shared with other processes and can't be exported to them.
+ * `cenote_ipc_export` lets other processes use it; the driver's own handles of it, as `cuIpcGetMemHandle` makes, there are none.
  *
  * What a captured graph uses keeps its address as long as it is not freed. A block that is freed during the capture is safe only if
  * the capture lies between `cenote_torch_begin_allocate_to_pool` and `cenote_torch_end_allocate_to_pool`.
@@ -444,6 +460,47 @@ int cenote_pool_alloc_at(void *pointer,
  */
 int cenote_pool_end(int device,
                     uint64_t pool);
+
+/**
+ * Writes a handle with which another process of the same user can open the memory that a live block lies in, by
+ * `cenote_ipc_open`, and where the block begins in that memory to `offset`. The block must be freed only when no other process has
+ * it open. What lies beside it in the same pages is open to them too, as with `cudaIpcGetMemHandle`.
+ *
+ * `size` says how many bytes there is room for, and is set to those of the handle; if they are more, nothing else is written, and
+ * it is `CENOTE_INVALID_VALUE`. Handles of one memory are equal, and a handle never names other memory later. The first byte of
+ * all is 0xff. A thread begins with the first export; it sleeps until another process asks for the memory.
+ *
+ * `size` and `offset` are valid for the write, and `handle` for that of `*size` bytes; it may be null if they are 0.
+ */
+int cenote_ipc_export(const void *pointer,
+                      void *handle,
+                      size_t *size,
+                      uint64_t *offset);
+
+/**
+ * Maps memory of another process, for a device of this one, and writes its address to `out`; null there if it fails. A handle that is
+ * open already gives the same address.
+ *
+ * `handle` is valid for the read of `size` bytes, `out` for the write.
+ */
+int cenote_ipc_open(const void *handle,
+                    size_t size,
+                    int device,
+                    void **out);
+
+/**
+ * Takes one `cenote_ipc_open` back, by the address that it gave. It returns at once: after the last one the memory stays mapped until
+ * the work that was submitted before, on all streams of the device, is done. Without the preload no stream of the device may capture
+ * meanwhile.
+ *
+ * No work uses the memory that is submitted later.
+ */
+int cenote_ipc_close(void *pointer);
+
+/**
+ * Lets another device use the memory of a device: all that the library has there, and all that it will have.
+ */
+int cenote_allow_peer(int device, int peer);
 
 /**
  * Memory for a tensor: at least `size` bytes of a device, for work on `stream`. Null where there is none, and for size 0.

@@ -7,7 +7,7 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 
 /// What the header is made of, in the order in which it is shown.
-const SOURCES: [&str; 6] = ["stats", "oom", "blocks", "api", "pool", "torch"];
+const SOURCES: [&str; 7] = ["stats", "oom", "blocks", "api", "pool", "ipc", "torch"];
 
 const HEAD: &str = "\
 /*

@@ -207,6 +207,10 @@ fn the_ends_of_a_block_lie_on_pages_that_others_hold() {
     job.free(between);
     let large = job.take(6 * MIB);
     assert_eq!((job.live(), job.reserved()), (12 * MIB, 12 * MIB));
+    let behind = job.engine.backing(large).expect("live");
+    let bytes: u64 = behind.handles.iter().map(|(_, bytes)| bytes).sum();
+    assert!(behind.offset + 6 * MIB <= bytes, "what is borrowed is behind it too: {behind:?}");
+    job.engine.enable_all().expect("all of it is mapped");
     assert_eq!(job.ask(2 * MIB, 0), Err(Failure::OutOfMemory), "the gap is lent");
     job.free(large);
     assert_eq!(job.take(2 * MIB), between, "it was given back");
@@ -246,4 +250,41 @@ fn a_gap_is_filled_before_a_free_block_is_cut() {
     job.free(temporary);
     assert_eq!(job.take(6 * MIB), cache);
     assert!(job.reserved() <= 20 * MIB, "{}", job.reserved() / MIB);
+}
+
+// What another process is told of a block must cover it, in order, and hold as long as the block lives: pages of free memory move
+// beneath a limit meanwhile.
+#[test]
+fn the_handles_behind_a_live_block_stay() {
+    let mut job = Job::new(Some(64 * MIB));
+    let blocks: Vec<_> = (0..12).map(|number| job.take(5 * MIB + number * 512)).collect();
+    let small = job.take(1000);
+    for &block in blocks.iter().step_by(2) {
+        job.free(block);
+    }
+    let kept: Vec<_> = blocks.iter().copied().skip(1).step_by(2).chain([small]).collect();
+    let behind = |job: &Job| -> Vec<_> {
+        kept.iter().map(|&block| job.engine.backing(block).expect("live")).collect()
+    };
+    let before = behind(&job);
+    for (backing, &block) in before.iter().zip(&kept) {
+        let bytes: u64 = backing.handles.iter().map(|(_, bytes)| bytes).sum();
+        let (size, _) = job.engine.size_of(block).expect("live");
+        let (_, first) = backing.handles[0];
+        let (_, last) = *backing.handles.last().expect("not empty");
+        assert!(backing.offset < first, "the first handle is needed");
+        let end = backing.offset + size;
+        assert!(end <= bytes && end > bytes - last, "and the last one, and no more");
+    }
+    let moved = job.engine.stats().pages_moved;
+    let large = job.take(12 * MIB);
+    assert!(job.engine.stats().pages_moved > moved);
+    assert_eq!(behind(&job), before);
+    job.free(large);
+    job.engine.trim();
+    assert_eq!(behind(&job), before);
+    job.engine.enable_all().expect("all of it is mapped");
+    assert!(job.engine.backing(small + 512).is_err());
+    job.free(small);
+    assert!(job.engine.backing(small).is_err());
 }

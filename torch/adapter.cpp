@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "history.h"
+#include "ipc.h"
 #include "oom.h"
 #include "pools.h"
 #include "snapshot.h"
@@ -140,15 +141,25 @@ class Adapter final : public Interface {
     void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override { history_.attach(std::move(tracker)); }
 
     // Other devices and processes.
-    void enablePeerAccess(DeviceIndex device, DeviceIndex other) override { own_->enablePeerAccess(device, other); }
+    void enablePeerAccess(DeviceIndex device, DeviceIndex other) override {
+        own_->enablePeerAccess(device, other);
+        // The device may use the other one's memory: it is the other one that lets it in.
+        const int code = cenote_allow_peer(other, device);
+        TORCH_CHECK(code == CENOTE_OK, "cenote: device ", int(device), " can't use the memory of device ", int(other), ": error ", code);
+    }
     cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t size, cudaStream_t stream,
                             bool peer_access) override {
         // Without peer access only this call copies between devices where memory did not come from cudaMalloc.
         if (to_device != from_device && !peer_access) return cudaMemcpyPeerAsync(to, to_device, from, from_device, size, stream);
         return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
     }
-    native::ShareableHandle shareIpcHandle(void *block) override { return own_->shareIpcHandle(block); }
-    std::shared_ptr<void> getIpcDevPtr(std::string handle) override { return own_->getIpcDevPtr(std::move(handle)); }
+    native::ShareableHandle shareIpcHandle(void *block) override {
+        native::ShareableHandle shared = share(block);
+        return shared.handle.empty() ? own_->shareIpcHandle(block) : shared;
+    }
+    std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
+        return is_ours(handle) ? open_shared(handle, c10::cuda::current_device()) : own_->getIpcDevPtr(std::move(handle));
+    }
     std::shared_ptr<native::AllocatorState> getCheckpointState(DeviceIndex device, MempoolId id) override {
         const Pool pool = pools_.named(device, id);
         if (pool.is_foreign) return own_->getCheckpointState(device, id);

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::memory::{self, guarded};
-use super::{cenote_oom_fn, cenote_stats, devices, marks, oom};
+use super::{cenote_oom_fn, cenote_stats, devices, marks, oom, sharing};
 use crate::cuda::{CuResult, DevicePtr};
 use crate::preload::shared;
 
@@ -31,7 +31,7 @@ pub(super) fn status<T>(answer: Result<T, CuResult>) -> c_int {
 /// Allocates `size` bytes of a device for work on `stream`, and writes the address to `out`; null there if it fails.
 ///
 /// The address is a multiple of 512, and so are the bytes held. Blocks of 2 MiB and more need not begin at a multiple of 2 MiB.
-/// The memory is not shared with other processes and can't be exported to them.
+/// `cenote_ipc_export` lets other processes use it; the driver's own handles of it, as `cuIpcGetMemHandle` makes, there are none.
 ///
 /// What a captured graph uses keeps its address as long as it is not freed. A block that is freed during the capture is safe only if
 /// the capture lies between `cenote_torch_begin_allocate_to_pool` and `cenote_torch_end_allocate_to_pool`.
@@ -96,7 +96,11 @@ pub unsafe extern "C" fn cenote_stream_ends(stream: *mut c_void) {
 /// Gives back to the driver what nobody has, on all devices, after waiting for the work in flight. Returns the bytes.
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
 pub extern "C" fn cenote_trim() -> u64 {
-    guarded(|| Ok(memory::trim())).unwrap_or(0)
+    let trim = || {
+        sharing::settle(true);
+        Ok(memory::trim())
+    };
+    guarded(trim).unwrap_or(0)
 }
 
 /// Writes the numbers of a device. Set `stats->size` first. All are 0 where no memory was asked of the device.

@@ -3,9 +3,10 @@
 //! Calls go to the driver's own functions, past the doors: nothing is counted twice. They run in the device's primary context,
 //! whatever the caller's is, and leave the captures of all threads alone.
 
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::life;
+use super::{devices, life, sharing};
 use crate::cuda::{
     AccessDesc, AllocationProp, Card, ContextHandle, CuResult, DevicePtr, Event, Failure, Handle,
     StreamHandle, real,
@@ -20,11 +21,15 @@ const NOT_CAPTURING: u32 = 0;
 /// The driver on one device.
 #[derive(Debug)]
 pub struct RealCard {
-    device: u32,
+    pub(super) device: u32,
     /// The primary context, retained for good.
-    context: ContextHandle,
+    pub(super) context: ContextHandle,
     /// Events that nobody uses at the moment.
     events: Mutex<Vec<usize>>,
+    /// Whether new memory is such that it can go to other processes.
+    is_exportable: AtomicBool,
+    /// Devices that may use this one's memory, a bit for each; its own is among them.
+    allowed: AtomicU32,
 }
 
 impl RealCard {
@@ -37,11 +42,16 @@ impl RealCard {
             real::cuDevicePrimaryCtxRetain(&mut context, device as i32).ok()?;
         }
         let events = Mutex::default();
-        Ok((RealCard { device, context, events }, bytes as u64))
+        let is_exportable = AtomicBool::new(sharing::is_possible(device));
+        let allowed = AtomicU32::new(1 << device);
+        Ok((RealCard { device, context, events, is_exportable, allowed }, bytes as u64))
     }
 
     /// Makes a call in the context, unless the driver is gone.
-    fn call<T>(&self, call: impl FnOnce() -> Result<T, CuResult>) -> Result<T, CuResult> {
+    pub(super) fn call<T>(
+        &self,
+        call: impl FnOnce() -> Result<T, CuResult>,
+    ) -> Result<T, CuResult> {
         if life::driver_is_gone() {
             return Err(CuResult::DEINITIALIZED);
         }
@@ -53,7 +63,7 @@ impl RealCard {
     }
 
     /// An event nobody uses. The context is current.
-    fn event(&self) -> Result<usize, CuResult> {
+    pub(super) fn event(&self) -> Result<usize, CuResult> {
         if let Some(event) = self.events().pop() {
             return Ok(event);
         }
@@ -90,6 +100,34 @@ impl RealCard {
         self.call(|| ask().ok()).map_or(0, |()| free as u64)
     }
 
+    /// Whether the memory that was created last can go to other processes.
+    pub(super) fn is_exportable(&self) -> bool {
+        self.is_exportable.load(Relaxed)
+    }
+
+    /// Lets another device use this one's memory, or no more. What is mapped already has to be enabled anew.
+    pub(super) fn let_in(&self, other: u32, may: bool) {
+        let bit = 1 << other;
+        if may {
+            self.allowed.fetch_or(bit, Relaxed);
+        } else {
+            self.allowed.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    /// Whether it may.
+    pub(super) fn lets_in(&self, other: u32) -> bool {
+        self.allowed.load(Relaxed) & (1 << other) != 0
+    }
+
+    /// Takes memory of the driver, which can go to other processes where that is possible.
+    fn create_once(&self, bytes: u64, properties: &AllocationProp) -> Result<Handle, CuResult> {
+        let mut handle = 0;
+        // SAFETY: the handle is valid for the write, and the properties for the read.
+        unsafe { real::cuMemCreate(&mut handle, bytes as usize, properties, 0) }.ok()?;
+        Ok(handle)
+    }
+
     /// Whether a stream captures, or can't be used since another one does.
     pub(super) fn is_capturing(&self, stream: StreamHandle) -> bool {
         let mut status = NOT_CAPTURING;
@@ -116,9 +154,16 @@ impl Card for RealCard {
     fn create(&self, bytes: u64) -> Result<Handle, Failure> {
         let properties = AllocationProp::on_device(self.device);
         let create = || {
-            let mut handle = 0;
-            // SAFETY: the handle is valid for the write, and the properties for the read.
-            unsafe { real::cuMemCreate(&mut handle, bytes as usize, &properties, 0) }.ok()?;
+            if self.is_exportable() {
+                match self.create_once(bytes, &properties.exportable()) {
+                    Ok(handle) => return Ok(handle),
+                    Err(CuResult::OUT_OF_MEMORY) => return Err(CuResult::OUT_OF_MEMORY),
+                    // Some systems say that they can and then can't: memory that stays here is better than none.
+                    Err(_) => {}
+                }
+            }
+            let handle = self.create_once(bytes, &properties)?;
+            self.is_exportable.store(false, Relaxed);
             Ok(handle)
         };
         Ok(self.call(|| shared::create(self.device, bytes, create))?)
@@ -130,9 +175,13 @@ impl Card for RealCard {
     }
 
     fn enable(&self, at: DevicePtr, bytes: u64) -> Result<(), CuResult> {
-        let access = AccessDesc::read_write(self.device);
-        // SAFETY: the engine enables what it mapped, and one description is passed.
-        self.call(|| unsafe { real::cuMemSetAccess(at, bytes as usize, &access, 1) }.ok())
+        let devices = (0..devices::MOST as u32).filter(|&other| self.lets_in(other));
+        let access: Vec<_> = devices.map(AccessDesc::read_write).collect();
+        // SAFETY: the engine enables what it mapped, and so many descriptions are passed.
+        let enable = || unsafe {
+            real::cuMemSetAccess(at, bytes as usize, access.as_ptr(), access.len()).ok()
+        };
+        self.call(enable)
     }
 
     fn unmap(&self, at: DevicePtr, bytes: u64) -> Result<(), CuResult> {
@@ -143,6 +192,7 @@ impl Card for RealCard {
     fn release(&self, handle: Handle, _bytes: u64) -> Result<(), CuResult> {
         self.call(|| {
             // The handle's value may be given again as soon as the driver has it back.
+            sharing::released(handle);
             shared::released(handle);
             // SAFETY: the engine releases each handle once.
             unsafe { real::cuMemRelease(handle) }.ok()

@@ -9,7 +9,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use super::memory;
+use super::{memory, sharing};
 use crate::cuda::loader;
 use crate::preload::{shared, trace};
 
@@ -45,6 +45,7 @@ extern "C" fn exit_begins() {
 extern "C" fn forked() {
     IS_CHILD.store(true, Relaxed);
     trace::forked();
+    sharing::forked();
 }
 
 /// Whether this is the forked child of a process that used the C API: the driver is dead here, and any lock may be held.

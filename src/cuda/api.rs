@@ -107,6 +107,7 @@ macro_rules! driver_api {
             called {
                 cuDriverGetVersion(version: *mut c_int);
                 cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
+                cuDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: c_int);
                 cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int);
                 cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
                 cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
@@ -124,6 +125,8 @@ macro_rules! driver_api {
                 cuMemAddressReserve(pointer: *mut DevicePtr, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64);
                 cuMemAddressFree(pointer: DevicePtr, bytes: usize);
                 cuMemSetAccess(pointer: DevicePtr, bytes: usize, access: *const AccessDesc, count: usize);
+                cuMemExportToShareableHandle(shareable: *mut c_int, handle: u64, kind: c_uint, flags: u64);
+                cuMemImportFromShareableHandle(handle: *mut u64, shareable: usize, kind: c_uint);
             }
         }
     };

@@ -28,7 +28,8 @@ pub trait Card {
     /// What the driver says.
     fn map(&self, at: DevicePtr, bytes: u64, handle: Handle) -> Result<(), CuResult>;
 
-    /// Lets the device use a run of mapped addresses: `cuMemSetAccess`.
+    /// Lets the device use a run of mapped addresses, and those other devices that have been let in: `cuMemSetAccess`. Again after
+    /// one more has been: see [`Engine::enable_all`](crate::pool::engine::Engine::enable_all).
     ///
     /// # Errors
     /// What the driver says.

@@ -33,6 +33,9 @@ pub struct AccessDesc {
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`
 const PINNED: u32 = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as u32;
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`: how memory goes to another process.
+pub const FILE_DESCRIPTOR: u32 =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.0;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
 const READ_WRITE: u32 = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as u32;
 /// `CU_MEM_LOCATION_TYPE_DEVICE`
@@ -65,6 +68,11 @@ impl AllocationProp {
             win32: 0,
             flags: [0; 8],
         }
+    }
+
+    /// The same, which may be exported as a file descriptor.
+    pub fn exportable(self) -> Self {
+        AllocationProp { handle_types: FILE_DESCRIPTOR, ..self }
     }
 
     /// The device that the memory lies on; none for host memory.

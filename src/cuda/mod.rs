@@ -19,6 +19,6 @@ mod types;
 
 pub use card::{Card, Handle};
 pub use driver::{Driver, Event, Failure};
-pub use layout::{AccessDesc, AllocationProp, IpcHandle};
+pub use layout::{AccessDesc, AllocationProp, FILE_DESCRIPTOR, IpcHandle};
 pub use table::{Function, real};
 pub use types::{ContextHandle, CuResult, DevicePtr, StreamHandle};

@@ -25,6 +25,12 @@ impl CuResult {
     pub const DEINITIALIZED: Self = Self(4);
     /// `CUDA_ERROR_INVALID_DEVICE`
     pub const INVALID_DEVICE: Self = Self(101);
+    /// `CUDA_ERROR_OPERATING_SYSTEM`
+    pub const OPERATING_SYSTEM: Self = Self(304);
+    /// `CUDA_ERROR_INVALID_HANDLE`
+    pub const INVALID_HANDLE: Self = Self(400);
+    /// `CUDA_ERROR_NOT_SUPPORTED`
+    pub const NOT_SUPPORTED: Self = Self(801);
     /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy stream can't be used while another one captures.
     pub const CAPTURE_IMPLICIT: Self = Self(906);
     /// `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`: the capture goes on.

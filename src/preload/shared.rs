@@ -7,7 +7,7 @@ use once_cell::sync::OnceCell;
 
 pub(crate) use super::driver::{relaxed, within};
 use super::process::{self, Phase, Process};
-use super::{dump, log, torch};
+use super::{dump, log, signals, torch};
 use crate::conf::{self, Settings};
 use crate::cuda::{CuResult, Handle, StreamHandle};
 use crate::ledger::Kind;
@@ -158,4 +158,23 @@ pub(crate) fn dump(path: Option<&Path>) -> Result<PathBuf, CuResult> {
 /// had, which is said on stderr.
 pub(crate) fn install_torch_adapter() -> Result<(), CuResult> {
     torch::install_now()
+}
+
+/// Runs `call` while no stream captures and none begins to; not at all while one does. Where the doors are asleep nobody can tell.
+pub(crate) fn outside_captures<T>(call: impl FnOnce() -> T) -> Option<T> {
+    let Some(process) = awake() else { return Some(call()) };
+    let _begins = process.contexts.stop_making();
+    (process.captures.count() == 0).then(call)
+}
+
+/// Starts a thread that takes none of the program's signals.
+///
+/// # Errors
+/// If there is none to be had.
+pub(crate) fn helper_thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<()> {
+    let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(512 << 10);
+    signals::blocked(signals::Block::All, || builder.spawn(body)).map(drop)
 }

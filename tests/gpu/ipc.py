@@ -37,6 +37,16 @@ def handed_over(runs):
     return verdict(good, f"{len(preload['result'])} tensors, {preload['wrong']} wrong")
 
 
+def handed_over_by_the_adapter(runs):
+    plain, adapter = runs["plain"].result, runs["preload"].result
+    right = plain["result"] == adapter["result"] and adapter["wrong"] == 0 and adapter["peer_exit"] == 0
+    # A descriptor for each handle, or each tensor, would show.
+    kept = [ours - theirs for ours, theirs in zip(adapter["files"], plain["files"], strict=True)]
+    good = right and adapter["backend"] == "cenote" and max(kept) <= 8
+    shown = f"{len(adapter['result'])} tensors, {adapter['wrong']} wrong, allocator {adapter['backend']}"
+    return verdict(good, f"{shown}; files open beyond PyTorch's: {kept}", **adapter)
+
+
 ANSWERS = {-1: "opens right", -2: "opens other bytes", -3: "opens", -4: "kills the peer"}
 
 
@@ -70,8 +80,11 @@ def facts(lab):
 
 def checks(lab):
     torch = [Command(label, lab.job("ipc_torch.py"), label == "preload", timeout=120) for label in ("plain", "preload")]
+    env = {"CENOTE_CONF": "torch:adapter", "CENOTE_CACHE_DIR": str(lab.work / "cache")}
+    adapter = [torch[0], Command("preload", lab.job("ipc_torch.py"), True, env, timeout=120)]
     return [
         Check("ipc:torch", "Do tensors arrive whole in a second process?", torch, handed_over, seconds=60),
+        Check("ipc:torch:adapter", "And from the adapter, both ways?", adapter, handed_over_by_the_adapter, seconds=70),
         pair(lab, "both", "Are the bytes right when both processes run the library?", True, "same"),
         pair(
             lab,

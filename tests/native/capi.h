@@ -16,6 +16,23 @@ static struct {
 #undef DOOR
 } api;
 
+// Functions of other processes and devices, for the programs that ask for them by `open_ipc`.
+static struct {
+    __typeof__(cenote_ipc_export) *export;
+    __typeof__(cenote_ipc_open) *open;
+    __typeof__(cenote_ipc_close) *close;
+    __typeof__(cenote_allow_peer) *allow_peer;
+} ipc;
+
+static inline void open_ipc(const char *path) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    REQUIRE(library);
+    REQUIRE(*(void **)&ipc.export = dlsym(library, "cenote_ipc_export"));
+    REQUIRE(*(void **)&ipc.open = dlsym(library, "cenote_ipc_open"));
+    REQUIRE(*(void **)&ipc.close = dlsym(library, "cenote_ipc_close"));
+    REQUIRE(*(void **)&ipc.allow_peer = dlsym(library, "cenote_allow_peer"));
+}
+
 static inline void open_api(const char *path) {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fprintf(stderr, "%s\n", dlerror());

@@ -220,6 +220,11 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 CUresult cuMemUnmap(CUdeviceptr address, size_t size);
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *wishes,
     size_t count);
+/* Of type 1, a file descriptor: `shareable` points to an int, `os_handle` is the descriptor itself. */
+CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle, int type,
+    unsigned long long flags);
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *os_handle,
+    int type);
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,
     int option);
 

@@ -5,6 +5,7 @@ use super::device::Engine;
 use super::heap::{Heap, Stale};
 use super::lend::{End, Offer};
 use super::place::Place;
+use super::span::Mapping;
 use crate::cuda::{Card, CuResult};
 
 /// Memory that a live block has borrowed for one of its ends.
@@ -18,6 +19,15 @@ pub(super) struct Loan {
 }
 
 impl Heap {
+    /// Where what a live block has borrowed is mapped as well.
+    pub(super) fn aliases(&self, id: Id) -> impl Iterator<Item = Mapping> + '_ {
+        self.loans.get(&id).into_iter().flatten().filter_map(|loan| {
+            let lender = self.span.mapping(self.blocks[loan.lent].address)?;
+            let (address, end) = loan.alias;
+            Some(Mapping { address, bytes: end - address, handle: lender.handle })
+        })
+    }
+
     /// Whether all is as it was when the place was found, and what it lacked is there.
     pub(super) fn can_borrow(&self, place: &Place) -> bool {
         let (begin, end) = place.own();

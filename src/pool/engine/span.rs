@@ -93,6 +93,13 @@ impl Span {
         std::iter::successors(first, move |m| at(m.end())).take_while(move |m| m.end() <= end)
     }
 
+    /// All mappings, by address.
+    pub(super) fn all(&self) -> impl Iterator<Item = Mapping> + '_ {
+        let of = |&index: &u32| self.mappings.get(index as usize).copied();
+        let starts = self.pages.chunk_by(|one, next| one == next);
+        starts.filter_map(move |pages| pages.first().and_then(of))
+    }
+
     /// Bytes of a range that lie in mappings which reach out of it: they can't go anywhere else.
     pub(super) fn trapped(&self, begin: u64, end: u64) -> u64 {
         let reaches_out = |address: u64| {

@@ -18,6 +18,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("cenote.h", include_str!("../../../include/cenote.h")),
     ("cenote_device.h", include_str!("../../../torch/cenote_device.h")),
     ("history.h", include_str!("../../../torch/history.h")),
+    ("ipc.h", include_str!("../../../torch/ipc.h")),
     ("oom.h", include_str!("../../../torch/oom.h")),
     ("pools.h", include_str!("../../../torch/pools.h")),
     ("snapshot.h", include_str!("../../../torch/snapshot.h")),

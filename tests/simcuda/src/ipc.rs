@@ -77,6 +77,12 @@ impl Ticket {
         SharedFile::map(&file, kept)
     }
 
+    /// The file of memory that was exported, by whichever process, as long as its exporter holds it.
+    pub(crate) fn file(self, folder: &Path) -> Outcome<File> {
+        let open = OpenOptions::new().read(true).write(true).open(self.path(folder));
+        open.map_err(|_| Code::INVALID_HANDLE)
+    }
+
     /// Whether the exporter lives and has not freed the memory.
     pub(crate) fn is_alive(self, folder: &Path) -> bool {
         // SAFETY: signal 0 only asks whether the process exists.
@@ -110,7 +116,7 @@ pub(crate) struct SharedFile {
 unsafe impl Send for SharedFile {}
 
 impl SharedFile {
-    fn map(file: &File, len: u64) -> Outcome<SharedFile> {
+    pub(crate) fn map(file: &File, len: u64) -> Outcome<SharedFile> {
         let len = len as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.

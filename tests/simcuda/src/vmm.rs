@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::abi::{AccessDesc, AllocationProp, Location};
 use crate::code::{Code, Outcome};
 use crate::heap::PAGE;
+use crate::ipc::Ticket;
 use crate::mmap;
 use crate::physical::ObjectId;
 use crate::state::Sim;
@@ -23,6 +24,10 @@ pub(crate) struct Handle {
     pub(crate) device: Option<usize>,
     references: u32,
     mappings: u32,
+    /// Whether it was made for export as a file descriptor.
+    exportable: bool,
+    /// Its name between processes, once it was exported, or from the import on.
+    ticket: Option<Ticket>,
 }
 
 /// A handle seen at an address.
@@ -91,15 +96,17 @@ impl Vmm {
         })
     }
 
-    /// Ends a handle that nobody refers to; gives the object that goes with it.
-    fn drop_if_unused(&mut self, handle: u64) -> Option<ObjectId> {
+    /// Takes a handle out that nobody refers to.
+    fn drop_if_unused(&mut self, handle: u64) -> Option<Handle> {
         let unused =
             self.handles.get(&handle).is_some_and(|h| h.references == 0 && h.mappings == 0);
         let gone = if unused { self.handles.remove(&handle) } else { None }?;
-        if let Some(held) = gone.device.and_then(|device| self.held.get_mut(&device)) {
+        if !gone.is_imported()
+            && let Some(held) = gone.device.and_then(|device| self.held.get_mut(&device))
+        {
             *held -= gone.size;
         }
-        Some(gone.object)
+        Some(gone)
     }
 }
 
@@ -140,6 +147,7 @@ impl Sim {
         if size == 0 || !size.is_multiple_of(PAGE) || prop.kind != 1 {
             return Err(Code::INVALID_VALUE);
         }
+        let exportable = self.may_be_exported(prop.requested_handle_types)?;
         let device = self.location_device(prop.location)?;
         if let Some(device) = device
             && size > self.free_bytes(device)
@@ -152,9 +160,9 @@ impl Sim {
         let object = self.physical.create(size);
         let handle = self.vmm.next_handle;
         self.vmm.next_handle += 1;
-        self.vmm
-            .handles
-            .insert(handle, Handle { object, size, device, references: 1, mappings: 0 });
+        let (references, mappings, ticket) = (1, 0, None);
+        let made = Handle { object, size, device, references, mappings, exportable, ticket };
+        self.vmm.handles.insert(handle, made);
         Ok(handle)
     }
 
@@ -185,8 +193,9 @@ impl Sim {
     }
 
     fn drop_handle_if_unused(&mut self, handle: u64) {
-        if let Some(object) = self.vmm.drop_if_unused(handle) {
-            self.physical.remove(object);
+        if let Some(gone) = self.vmm.drop_if_unused(handle) {
+            self.physical.remove(gone.object);
+            self.withdraw(&gone);
         }
     }
 
@@ -273,5 +282,6 @@ impl Sim {
     }
 }
 
+mod shareable;
 #[cfg(test)]
 mod tests;

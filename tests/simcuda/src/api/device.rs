@@ -76,9 +76,10 @@ fn attribute_of(attribute: u32, device: usize) -> i32 {
         14 => 512, // texture alignment
         16 => 132, // multiprocessors
         33 => bus_of(device),
-        75 => 9,           // compute capability, major
+        75 => 9,                                       // compute capability, major
         41 | 83 | 89 => 1, // unified addressing, managed memory, concurrent managed access
         102 | 115 => 1,    // virtual memory management, memory pools
+        103 => i32::from(settings().shared.is_some()), // VMM memory as file descriptors
         _ => 0,
     }
 }

@@ -6,6 +6,9 @@ use crate::gate::exports;
 use crate::heap::PAGE;
 use crate::state;
 
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`
+const FILE_DESCRIPTOR: u32 = 1;
+
 exports! {
     [Init] cuMemAddressReserve as "cuMemAddressReserve" 10020 (
         address: Out<u64>, size: usize, alignment: usize, hint: u64, flags: u64
@@ -64,6 +67,27 @@ exports! {
         }
         let wishes = wishes.list(count)?;
         state::lock()?.set_access(address, size as u64, &wishes)
+    }
+
+    [Init] cuMemExportToShareableHandle as "cuMemExportToShareableHandle" 10020 (
+        file: Out<i32>, handle: u64, kind: u32, flags: u64
+    ) {
+        file.required()?;
+        if kind != FILE_DESCRIPTOR || flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        file.set(state::lock()?.export_handle(handle)?)
+    }
+
+    /// The descriptor is the value of the pointer.
+    [Init] cuMemImportFromShareableHandle as "cuMemImportFromShareableHandle" 10020 (
+        handle: Out<u64>, file: usize, kind: u32
+    ) {
+        handle.required()?;
+        if kind != FILE_DESCRIPTOR {
+            return Err(Code::INVALID_VALUE);
+        }
+        handle.set(state::lock()?.import_handle(file as i32)?)
     }
 
     [Init] cuMemGetAllocationGranularity as "cuMemGetAllocationGranularity" 10020 (
