@@ -445,11 +445,12 @@ int cenote_pool_alloc(size_t size,
 
 /**
  * Makes a block live again at the address that it had in a private pool: for a program that goes back to an earlier state of its
- * captured graphs. `size` is what was asked for then. It fails where the memory is not free.
+ * captured graphs. `bytes` is what the block had then, and `size` what was asked for (`cenote_block_size`). It fails where the memory is not free.
  *
  * As for `cenote_alloc`. `pointer` came from `cenote_pool_alloc` with the same pool.
  */
 int cenote_pool_alloc_at(void *pointer,
+                         size_t bytes,
                          size_t size,
                          int device,
                          uint64_t pool);

@@ -50,8 +50,9 @@ class Adapter final : public Interface {
 
     void give_back(void *block) {
         if (!block) return;
-        if (history_.is_watched()) tell_free(block);
-        if (cenote_free(block) != CENOTE_OK) own_->raw_delete(block);
+        if (C10_UNLIKELY(history_.is_watched())) history_.freed(block);
+        // What the library does not know is PyTorch's own; anything else must not be thrown out of a deleter.
+        if (cenote_free(block) == CENOTE_INVALID_VALUE) own_->raw_delete(block);
     }
 
     // Life.
@@ -90,10 +91,10 @@ class Adapter final : public Interface {
     // Order.
     void recordStream(const c10::DataPtr &data, c10::cuda::CUDAStream stream) override {
         if (!data.get()) return;
-        if (data.get_deleter() == &release)
-            cenote_record_use(data.get(), stream.stream());
-        else
-            own_->recordStream(data, stream);
+        if (data.get_deleter() != &release) return own_->recordStream(data, stream);
+        const int code = cenote_record_use(data.get(), stream.stream());
+        TORCH_CHECK(code == CENOTE_OK, "cenote: record_stream: the use of a block on that stream can't be followed (", code,
+                    "); the per-thread default stream is another one in each thread");
     }
 
     // Pools.
@@ -112,15 +113,26 @@ class Adapter final : public Interface {
     int use_count(DeviceIndex device, MempoolId id) override { return pools_.named(device, id).uses; }
     bool is_foreign_pool(DeviceIndex device, MempoolId id) override { return pools_.named(device, id).is_foreign; }
     bool lives_are(DeviceIndex device, MempoolId id, const std::unordered_set<void *> &expected) override {
+        if (is_foreign_pool(device, id)) return own_->checkPoolLiveAllocations(device, id, expected);
         const std::vector<cenote_block> live = live_in(device, pools_.named(device, id));
         const auto is_expected = [&](const cenote_block &block) { return expected.count(reinterpret_cast<void *>(block.address)) > 0; };
         return live.size() == expected.size() && std::all_of(live.begin(), live.end(), is_expected);
     }
-    void empty(MempoolId) override { cenote_trim(); }
+    // The memory of a private pool goes to others by itself when the pool has ended.
+    void empty(MempoolId id) override {
+        if (id == MempoolId{0, 0}) cenote_trim();
+    }
 
     // History.
     native::SnapshotInfo take_snapshot(MempoolId id, bool with_traces) override {
-        native::SnapshotInfo all = own_->snapshot();
+        native::SnapshotInfo all;
+        try {
+            all = own_->snapshot();
+        } catch (const c10::Error &) {
+            // The allocator behind this one keeps no such books.
+        }
+        const auto is_other = [&](const auto &segment) { return id != MempoolId{0, 0} && segment.owner_private_pool_id != id; };
+        all.segments.erase(std::remove_if(all.segments.begin(), all.segments.end(), is_other), all.segments.end());
         all.device_traces.clear();
         for (int device = 0; device < c10::cuda::device_count(); device++) {
             auto segments = segments_of(DeviceIndex(device), pools_, history_);
@@ -178,7 +190,7 @@ class Adapter final : public Interface {
         }
         for (const cenote_block &block : saved->live) {
             void *at = reinterpret_cast<void *>(block.address);
-            const int code = cenote_pool_alloc_at(at, block.requested_bytes, device, saved->pool.number);
+            const int code = cenote_pool_alloc_at(at, block.bytes, block.requested_bytes, device, saved->pool.number);
             TORCH_CHECK(code == CENOTE_OK, "cenote: a block of the private pool's earlier state can't be had again; it is in use");
             delta.dataptrs_allocd.emplace_back(at, at, &release, c10::Device(c10::DeviceType::CUDA, device));
         }
@@ -209,22 +221,24 @@ class Adapter final : public Interface {
         if (size == 0) return nullptr;
         const Pool pool = C10_UNLIKELY(pools_.any_open(device)) ? pools_.current(device, stream) : Pool{};
         void *block = nullptr;
-        if (C10_UNLIKELY(cenote_pool_alloc(size, device, stream, pool.number, &block) != CENOTE_OK))
-            block = take_at_last(size, device, stream, pool);
+        const int code = cenote_pool_alloc(size, device, stream, pool.number, &block);
+        if (C10_UNLIKELY(code != CENOTE_OK)) block = take_at_last(code, size, device, stream, pool);
         if (C10_UNLIKELY(history_.is_watched())) history_.allocated(block, device, stream, pool.id);
         return block;
     }
 
     // The library found no memory: those who promised to give some back are asked, and then it is an error.
-    void *take_at_last(size_t size, DeviceIndex device, cudaStream_t stream, const Pool &pool) {
+    void *take_at_last(int code, size_t size, DeviceIndex device, cudaStream_t stream, const Pool &pool) {
         void *block = nullptr;
-        bool freed = false;
+        // What PyTorch's own allocator keeps from before this one was there.
+        bool freed = code == CENOTE_OUT_OF_MEMORY && own_reserved(device) > 0;
+        if (freed) empty_own();
+        check(code, size);
         for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
             freed |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
-        int code = CENOTE_OUT_OF_MEMORY;
         if (freed) code = cenote_pool_alloc(size, device, stream, pool.number, &block);
         if (code == CENOTE_OK) return block;
-        TORCH_CHECK(code == CENOTE_OUT_OF_MEMORY, "cenote: the allocation of ", size, " bytes failed with the driver's error ", code);
+        check(code, size);
         const struct cenote_usage usage = usage_of(device);
         history_.out_of_memory(device, usage.device_free_bytes, size, stream);
         oom_.tell(device, size, usage);
@@ -234,10 +248,17 @@ class Adapter final : public Interface {
         TORCH_CHECK_WITH(OutOfMemoryError, false, OutOfMemory::message(device, size, in_pools, usage));
     }
 
-    void tell_free(void *block) {
-        if (size_of(block).bytes == 0) return;
-        const DeviceIndex device = c10::cuda::current_device();
-        history_.freed(block, device, c10::cuda::getCurrentCUDAStream(device).stream(), {0, 0});
+    // Only memory that is not there is PyTorch's out of memory: programs try that again.
+    static void check(int code, size_t size) {
+        TORCH_CHECK(code == CENOTE_OUT_OF_MEMORY, "cenote: an allocation of ", size, " bytes failed with the driver's error ", code);
+    }
+
+    uint64_t own_reserved(DeviceIndex device) {
+        try {
+            return uint64_t(own_->getDeviceStats(device).reserved_bytes[0].current);
+        } catch (const c10::Error &) {
+            return 0;
+        }
     }
 
     std::atomic<bool> enabled_{true};

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -31,7 +32,7 @@ class History {
         skipped_ = std::move(skipped);
         if (clear || !enabled) {
             entries_.clear();
-            if (!enabled) contexts_.clear();
+            if (!enabled && trackers_.empty()) owners_.clear();
         }
         watched_ = enabled || !trackers_.empty();
     }
@@ -52,19 +53,21 @@ class History {
         Context where = context(native::RecordContext::STATE);
         const Size size = size_of(block);
         std::lock_guard<std::mutex> lock(mutex_);
-        if (where) contexts_[block] = where;
+        owners_[block] = {device, stream, pool, size.requested, where};
         if (when_.load() < native::RecordContext::ALLOC) where = nullptr;
         add(TraceEntry::ALLOC, device, size_t(block), size.requested, stream, pool, std::move(where));
     }
 
-    // Before the block goes back: afterwards its address may be another's.
-    void freed(void *block, DeviceIndex device, cudaStream_t stream, MempoolId pool) {
+    // Before the block goes back: afterwards its address may be another's. A block from before anybody watched is not told of.
+    void freed(void *block) {
         Context where = context(native::RecordContext::ALL);
-        const Size size = size_of(block);
         std::lock_guard<std::mutex> lock(mutex_);
-        contexts_.erase(block);
-        add(TraceEntry::FREE_REQUESTED, device, size_t(block), size.requested, stream, pool, where);
-        add(TraceEntry::FREE_COMPLETED, device, size_t(block), size.requested, stream, pool, std::move(where));
+        const auto at = owners_.find(block);
+        if (at == owners_.end()) return;
+        const Owner owner = std::move(at->second);
+        owners_.erase(at);
+        add(TraceEntry::FREE_REQUESTED, owner.device, size_t(block), owner.size, owner.stream, owner.pool, where);
+        add(TraceEntry::FREE_COMPLETED, owner.device, size_t(block), owner.size, owner.stream, owner.pool, std::move(where));
     }
 
     void out_of_memory(DeviceIndex device, size_t free_bytes, size_t size, cudaStream_t stream) {
@@ -76,20 +79,33 @@ class History {
 
     Context context_of(const void *block) const {
         std::lock_guard<std::mutex> lock(mutex_);
-        const auto at = contexts_.find(block);
-        return at == contexts_.end() ? nullptr : at->second;
+        const auto at = owners_.find(block);
+        return at == owners_.end() ? nullptr : at->second.context;
     }
 
     // The events of a device, oldest first.
     std::vector<TraceEntry> entries(DeviceIndex device) const {
         std::lock_guard<std::mutex> lock(mutex_);
         std::vector<TraceEntry> chosen;
-        for (const TraceEntry &entry : entries_)
-            if (entry.device_ == device) chosen.push_back(entry);
+        for (const TraceEntry &entry : entries_) {
+            if (entry.device_ != device) continue;
+            chosen.push_back(entry);
+            auto &time = chosen.back().time_;
+            time.t_ = to_nanoseconds_(time.approx_t_) / 1000;
+        }
         return chosen;
     }
 
    private:
+    // Who allocated a block, and for what.
+    struct Owner {
+        DeviceIndex device;
+        cudaStream_t stream;
+        MempoolId pool;
+        size_t size;
+        Context context;
+    };
+
     void add(TraceEntry::Action action, DeviceIndex device, size_t address, size_t size, cudaStream_t stream, MempoolId pool,
              Context where) {
         TraceEntry entry = trace_entry(action, device, address, size, stream, pool, std::move(where));
@@ -107,7 +123,8 @@ class History {
     std::vector<TraceEntry::Action> skipped_;
     std::vector<native::AllocatorTraceTracker> trackers_;
     std::deque<TraceEntry> entries_;
-    std::unordered_map<const void *, Context> contexts_;
+    std::unordered_map<const void *, Owner> owners_;
+    std::function<c10::time_t(c10::approx_time_t)> to_nanoseconds_ = c10::ApproximateClockToUnixTimeConverter().makeConverter();
 };
 
 }  // namespace cenote

@@ -49,7 +49,9 @@ class Pools {
             pool->uses++;
             return pool->is_foreign;
         }
-        mine.pools.push_back({id, is_foreign ? 0 : cenote_pool_make(device), 1, is_foreign});
+        const uint64_t number = is_foreign ? 0 : cenote_pool_make(device);
+        TORCH_CHECK(is_foreign || number, "cenote: there can be no private pool on device ", int(device));
+        mine.pools.push_back({id, number, 1, is_foreign});
         return is_foreign;
     }
 

@@ -48,7 +48,7 @@ class Stats {
         std::lock_guard<std::mutex> lock(mine.mutex);
         for (Seen *seen : {&mine.small_pages, &mine.small_reserved, &mine.splits, &mine.small_splits, &mine.split_bytes,
                            &mine.small_split_bytes})
-            seen->peak = 0;
+            seen->peak = seen->last;
     }
 
     void reset_accumulated(DeviceIndex device) {
@@ -72,12 +72,14 @@ class Stats {
     using One = Array::value_type;
     static constexpr size_t ALL = 0, SMALL = 1, LARGE = 2;
 
-    // A number that the library does not follow: its peak is the largest that was seen.
+    // A number that the library does not follow: what is known of it is what was seen when it was asked for.
     struct Seen {
-        uint64_t peak = 0;
+        uint64_t last = 0, peak = 0, allocated = 0, freed = 0;
         struct cenote_count see(uint64_t now) {
+            (now > last ? allocated : freed) += now > last ? now - last : last - now;
+            last = now;
             peak = std::max(peak, now);
-            return {now, peak, now, 0};
+            return {now, peak, allocated, freed};
         }
     };
     struct Device {
@@ -103,14 +105,17 @@ class Stats {
 
     // All, small, and large ones, which are the rest.
     static void fill(Array &array, const struct cenote_count &all, const struct cenote_count &small) {
-        const uint64_t large = all.peak > small.peak ? std::max(all.current - small.current, all.peak - small.peak) : 0;
+        const uint64_t large = all.peak > small.peak ? std::max(all.current - std::min(all.current, small.current), all.peak - small.peak) : 0;
         fill(array, all, small, large);
     }
 
     static void fill(Array &array, const struct cenote_count &all, const struct cenote_count &small, uint64_t large_peak) {
         array[ALL] = of_count(all);
         array[SMALL] = of_count(small);
-        array[LARGE] = of_count({all.current - small.current, large_peak, all.allocated - small.allocated, all.freed - small.freed});
+        // Small numbers that are only looked at now and then may be behind the others.
+        const auto rest = [](uint64_t whole, uint64_t part) { return whole - std::min(whole, part); };
+        array[LARGE] = of_count({rest(all.current, small.current), large_peak, rest(all.allocated, small.allocated),
+                                 rest(all.freed, small.freed)});
     }
 
     static std::array<Array *, 9> arrays_of(DeviceStats &stats) {

@@ -64,6 +64,9 @@ class Interface : public native::CUDAAllocator {
     virtual bool lives_are(DeviceIndex device, MempoolId id, const std::unordered_set<void *> &expected) = 0;
     virtual std::shared_ptr<c10::GatheredContext> context_of(const void *block) = 0;
 
+    // PyTorch's own allocator gives back what it keeps.
+    void empty_own() { own_->emptyCache(); }
+
     int getPoolUseCount(DeviceIndex device, MempoolId id) override { return use_count(device, id); }
     bool checkPoolLiveAllocations(DeviceIndex device, MempoolId id, const std::unordered_set<void *> &expected) override {
         return lives_are(device, id, expected);

@@ -26,6 +26,8 @@ pub struct RealCard {
     pub(super) context: ContextHandle,
     /// Events that nobody uses at the moment.
     events: Mutex<Vec<usize>>,
+    /// Events of other devices' contexts, which are not used twice. Hardly ever any.
+    abroad: Mutex<Vec<usize>>,
     /// Whether new memory is such that it can go to other processes.
     is_exportable: AtomicBool,
     /// Devices that may use this one's memory, a bit for each; its own is among them.
@@ -44,7 +46,10 @@ impl RealCard {
         let events = Mutex::default();
         let is_exportable = AtomicBool::new(sharing::is_possible(device));
         let allowed = AtomicU32::new(1 << device);
-        Ok((RealCard { device, context, events, is_exportable, allowed }, bytes as u64))
+        Ok((
+            RealCard { device, context, events, abroad: Mutex::default(), is_exportable, allowed },
+            bytes as u64,
+        ))
     }
 
     /// Makes a call in the context, unless the driver is gone.
@@ -71,6 +76,30 @@ impl RealCard {
         // SAFETY: `event` is valid for the write, and the context is current.
         unsafe { real::cuEventCreate(&mut event, DISABLE_TIMING) }.ok()?;
         Ok(event)
+    }
+
+    /// An event behind the work of a stream of another context.
+    fn record_abroad(&self, stream: StreamHandle) -> Option<Event> {
+        let mut context = 0;
+        // SAFETY: the program gave the stream, and `context` is valid for the write.
+        let mut ask = || unsafe { real::cuStreamGetCtx(stream, &mut context) };
+        self.call(|| ask().ok()).ok()?;
+        if context == 0 || context == self.context {
+            return None;
+        }
+        let record = || {
+            let mut event = 0;
+            // SAFETY: `event` is valid for the write, and the stream's context is current.
+            unsafe { real::cuEventCreate(&mut event, DISABLE_TIMING) }.ok()?;
+            // SAFETY: both belong to the current context.
+            let recorded = unsafe { real::cuEventRecord(event, stream) }.ok();
+            // SAFETY: nobody else knows the event.
+            recorded.inspect_err(|_| _ = unsafe { real::cuEventDestroy_v2(event) })?;
+            Ok(event)
+        };
+        let event = within(context, record).and_then(|event| event).ok()?;
+        self.abroad.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        Some(event as Event)
     }
 
     fn reserve_once(&self, bytes: u64, alignment: u64) -> Result<DevicePtr, CuResult> {
@@ -157,9 +186,11 @@ impl Card for RealCard {
             if self.is_exportable() {
                 match self.create_once(bytes, &properties.exportable()) {
                     Ok(handle) => return Ok(handle),
-                    Err(CuResult::OUT_OF_MEMORY) => return Err(CuResult::OUT_OF_MEMORY),
                     // Some systems say that they can and then can't: memory that stays here is better than none.
-                    Err(_) => {}
+                    Err(
+                        CuResult::NOT_SUPPORTED | CuResult::NOT_PERMITTED | CuResult::INVALID_VALUE,
+                    ) => {}
+                    Err(code) => return Err(code),
                 }
             }
             let handle = self.create_once(bytes, &properties)?;
@@ -203,12 +234,18 @@ impl Card for RealCard {
         if self.is_capturing(stream) {
             return Err(CuResult::CAPTURE_IMPLICIT);
         }
-        self.call(|| {
+        let here = self.call(|| {
             let event = self.event()?;
             // SAFETY: the event belongs to this context, the stream is the program's.
             let code = unsafe { real::cuEventRecord(event, stream) };
             code.ok().map(|()| event as Event).inspect_err(|_| self.events().push(event))
-        })
+        });
+        // The stream of another device, on which this one's memory is used, takes an event of its own context.
+        here.or_else(|code| self.record_abroad(stream).ok_or(code))
+    }
+
+    fn record_everything(&self) -> Result<Option<Event>, CuResult> {
+        shared::outside_captures(|| self.record_all()).ok_or(CuResult::CAPTURE_IMPLICIT)
     }
 
     fn is_done(&self, event: Event) -> bool {
@@ -224,6 +261,15 @@ impl Card for RealCard {
     }
 
     fn recycle(&self, event: Event) {
-        self.events().push(event as usize);
+        let event = event as usize;
+        let mut abroad = self.abroad.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = abroad.iter().position(|&other| other == event) {
+            abroad.swap_remove(at);
+            // SAFETY: made by `record_abroad`, and done with.
+            let _ = self.call(|| unsafe { real::cuEventDestroy_v2(event) }.ok());
+            return;
+        }
+        drop(abroad);
+        self.events().push(event);
     }
 }

@@ -80,5 +80,6 @@ pub(super) fn all() -> impl Iterator<Item = &'static Device> {
 /// The device of an ordinal, if memory was asked of it.
 #[inline]
 pub(super) fn device_if_used(ordinal: i32) -> Option<&'static Device> {
-    DEVICES.get(ordinal as usize).and_then(OnceCell::get)
+    // In a forked child any lock may be held.
+    DEVICES.get(ordinal as usize).and_then(OnceCell::get).filter(|_| !life::is_child())
 }

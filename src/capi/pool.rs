@@ -43,13 +43,14 @@ pub unsafe extern "C" fn cenote_pool_alloc(
 }
 
 /// Makes a block live again at the address that it had in a private pool: for a program that goes back to an earlier state of its
-/// captured graphs. `size` is what was asked for then. It fails where the memory is not free.
+/// captured graphs. `bytes` is what the block had then, and `size` what was asked for (`cenote_block_size`). It fails where the memory is not free.
 ///
 /// # Safety
 /// As for `cenote_alloc`. `pointer` came from `cenote_pool_alloc` with the same pool.
 #[cfg_attr(feature = "doors", unsafe(no_mangle))]
 pub unsafe extern "C" fn cenote_pool_alloc_at(
     pointer: *mut c_void,
+    bytes: usize,
     size: usize,
     device: c_int,
     pool: u64,
@@ -57,8 +58,9 @@ pub unsafe extern "C" fn cenote_pool_alloc_at(
     status(guarded(|| {
         let device = devices::device(device)?;
         let address = pointer as DevicePtr;
-        let again =
-            with_lane(device, |lane| device.engine.allocate_at(lane, address, size as u64, pool));
+        let again = with_lane(device, |lane| {
+            device.engine.allocate_at(lane, address, (bytes as u64, size as u64), pool)
+        });
         again.map_err(|_| CuResult::INVALID_VALUE)
     }))
 }

@@ -120,6 +120,7 @@ macro_rules! driver_api {
                 cuCtxRecordEvent(context: ContextHandle, event: usize);
                 cuEventRecord(event: usize, stream: StreamHandle);
                 cuEventQuery(event: usize);
+                cuStreamGetCtx(stream: StreamHandle, context: *mut ContextHandle);
                 cuStreamIsCapturing(stream: StreamHandle, status: *mut c_uint);
                 cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
                 cuMemAddressReserve(pointer: *mut DevicePtr, bytes: usize, alignment: usize, wish: DevicePtr, flags: u64);

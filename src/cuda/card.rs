@@ -53,6 +53,14 @@ pub trait Card {
     /// If there is none to be had, or the stream captures.
     fn record(&self, stream: StreamHandle) -> Result<Event, CuResult>;
 
+    /// Records an event behind all work on the device, on whichever stream. None if all of it was waited for instead.
+    ///
+    /// # Errors
+    /// Not supported, where the streams have to be asked one by one; another code if it can't be done now, since a stream captures.
+    fn record_everything(&self) -> Result<Option<Event>, CuResult> {
+        Err(CuResult::NOT_SUPPORTED)
+    }
+
     /// Whether the work before the event is done. An error counts as not done.
     fn is_done(&self, event: Event) -> bool;
 

@@ -29,6 +29,8 @@ impl CuResult {
     pub const OPERATING_SYSTEM: Self = Self(304);
     /// `CUDA_ERROR_INVALID_HANDLE`
     pub const INVALID_HANDLE: Self = Self(400);
+    /// `CUDA_ERROR_NOT_PERMITTED`
+    pub const NOT_PERMITTED: Self = Self(800);
     /// `CUDA_ERROR_NOT_SUPPORTED`
     pub const NOT_SUPPORTED: Self = Self(801);
     /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy stream can't be used while another one captures.

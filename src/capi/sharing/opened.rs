@@ -169,7 +169,7 @@ impl Closing {
 
 impl RealCard {
     /// An event behind all work of the context. None where the driver has no such events: then it was waited for.
-    fn record_all(&self) -> Option<Event> {
+    pub(in super::super) fn record_all(&self) -> Option<Event> {
         let record = || {
             let event = self.event()?;
             // SAFETY: the event belongs to this context.

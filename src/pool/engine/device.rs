@@ -195,7 +195,7 @@ impl<C: Card> Engine<C> {
     }
 
     /// The last graph of a private pool is gone: its memory goes to others once it is freed and the work on it is done, that of its
-    /// graphs too, on whichever stream that the engine knows they were launched. What is live stays so.
+    /// graphs too, on whichever stream they were launched. What is live stays so.
     pub fn forget_pool(&self, pool: u64) {
         let changes = self.streams.changes();
         let living = self.streams.all().filter(|home| !home.lock().is_over);
@@ -203,6 +203,7 @@ impl<C: Card> Engine<C> {
         for home in self.streams.all().filter(|home| home.is_pinned() && home.pool() == pool) {
             let mut heap = home.lock();
             streams.iter().for_each(|&stream| heap.gate.add(stream));
+            heap.gate.add_everything();
             self.record_users(&mut heap.gate);
             self.streams.retire(&changes, home);
             home.unpin();

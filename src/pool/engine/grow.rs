@@ -96,6 +96,8 @@ impl<C: Card> Engine<C> {
         rung: Rung,
     ) -> Result<DevicePtr, Failure> {
         for _ in 0..ATTEMPTS {
+            // What the attempt before found done may have been freed last.
+            heap.settle();
             let mut place = heap.place(bytes).ok_or(Failure::OutOfMemory)?;
             if place.lacking > self.may_create(pages, bytes) && heap.loosen(bytes) {
                 if let Some(address) = heap.take_free(bytes, requested) {

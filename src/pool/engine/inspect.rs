@@ -96,7 +96,7 @@ impl<C: Card> Engine<C> {
     }
 
     /// Makes live again what was live at an address of a private pool, whose memory stays where it is: for a state of the pool that
-    /// is gone back to. `requested` is as it was.
+    /// is gone back to. `bytes` and `requested` are as they were.
     ///
     /// # Errors
     /// If it is not free there, or belongs to another pool.
@@ -104,12 +104,12 @@ impl<C: Card> Engine<C> {
         &self,
         lane: &mut Lane,
         address: DevicePtr,
-        requested: u64,
+        (bytes, requested): (u64, u64),
         pool: u64,
     ) -> Result<(), NotLive> {
         let home = self.streams.owner(address).ok_or(NotLive)?;
-        let bytes = requested.max(1).checked_next_multiple_of(UNIT).ok_or(NotLive)?;
-        if pool == 0 || home.pool() != pool || home.is_small() != is_small(bytes) {
+        let fits = bytes >= requested.max(1) && bytes.is_multiple_of(UNIT);
+        if !fits || pool == 0 || home.pool() != pool || home.is_small() != is_small(bytes) {
             return Err(NotLive);
         }
         let mut heap = home.lock();

@@ -3,7 +3,7 @@
 use super::blocks::{Id, State};
 use super::device::Engine;
 use super::heap::Heap;
-use crate::cuda::{Card, Event, StreamHandle};
+use crate::cuda::{Card, CuResult, Event, StreamHandle};
 
 /// Streams that use memory beside the one that orders it.
 #[derive(Debug, Default)]
@@ -12,13 +12,20 @@ pub(super) struct Users {
     pub(super) streams: Vec<StreamHandle>,
     /// Events behind the work of the others.
     events: Vec<Event>,
+    /// Whatever was submitted before now may use it, and has no event yet.
+    everything: bool,
     /// A stream ended of which no event was to be had: nobody will ever know.
     is_lost: bool,
 }
 
 impl Users {
     pub(super) fn are_none(&self) -> bool {
-        self.streams.is_empty() && self.events.is_empty() && !self.is_lost
+        self.streams.is_empty() && self.events.is_empty() && !self.everything && !self.is_lost
+    }
+
+    /// All work on the device that was submitted before now uses it, also on streams that nobody named.
+    pub(super) fn add_everything(&mut self) {
+        self.everything = true;
     }
 
     pub(super) fn add(&mut self, stream: StreamHandle) {
@@ -38,6 +45,13 @@ pub(super) struct Pending {
 impl<C: Card> Engine<C> {
     /// Adds events behind the work of the streams that have none.
     pub(super) fn record_users(&self, users: &mut Users) {
+        if users.everything {
+            let recorded = self.card.record_everything();
+            // Where there is no such event the streams that are known have to do.
+            users.everything =
+                recorded.as_ref().is_err_and(|&code| code != CuResult::NOT_SUPPORTED);
+            users.events.extend(recorded.ok().flatten());
+        }
         users.streams.retain(|&stream| match self.card.record(stream) {
             Ok(event) => {
                 users.events.push(event);

@@ -3,12 +3,14 @@
 //! It is C++ against PyTorch's own headers, since the classes of another release have another layout. g++ alone does it, in about
 //! five seconds; whoever comes meanwhile, another rank for one, waits for it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::find::Torch;
 
@@ -25,6 +27,9 @@ const SOURCES: &[(&str, &str)] = &[
     ("stats.h", include_str!("../../../torch/stats.h")),
     ("versions.h", include_str!("../../../torch/versions.h")),
 ];
+
+/// How long one rank waits for another that compiles.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Releases that the adapter is known to compile against.
 const OLDEST: u32 = 206;
@@ -46,17 +51,55 @@ pub(super) fn adapter(torch: &Torch) -> Result<PathBuf, String> {
     (SOURCES, &flags, env!("CARGO_PKG_VERSION")).hash(&mut hash);
     let name = format!("torch-{}-{:016x}", torch.version, hash.finish());
     let library = folder.join(format!("{name}.so"));
-    if library.exists() {
-        return Ok(library);
-    }
-    let lock = File::create(folder.join(format!("{name}.lock")));
-    let lock = lock.map_err(|error| format!("can't write to {}: {error}", folder.display()))?;
-    // SAFETY: the file is open. A lock that can't be had means that two compile at once, which does no harm.
-    unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) };
     if !library.exists() {
-        compile(&folder.join(&name), &library, &flags)?;
+        let _lock = Lock::wait(&folder.join(format!("{name}.lock")));
+        if !library.exists() {
+            compile(&folder.join(&name), &library, &flags)?;
+        }
     }
-    Ok(library)
+    match is_ours(&library) {
+        Ok(true) => Ok(library),
+        Ok(false) => Err(format!("others can write to {}: remove it", library.display())),
+        Err(error) => Err(format!("can't read {}: {error}", library.display())),
+    }
+}
+
+/// The right to compile, so that ranks that start together do it once. It is a matter of time and no more: without it, or where
+/// its holder does not come to an end, everybody compiles for himself.
+struct Lock(Option<File>);
+
+impl Lock {
+    fn wait(path: &Path) -> Lock {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+        let Ok(file) = file else { return Lock(None) };
+        let begun = Instant::now();
+        loop {
+            // SAFETY: the file is open.
+            let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+            let error = std::io::Error::last_os_error().kind();
+            let is_held = matches!(error, ErrorKind::WouldBlock | ErrorKind::Interrupted);
+            if code == 0 || !is_held || begun.elapsed() > PATIENCE {
+                return Lock((code == 0).then_some(file));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // SAFETY: the file is open. Closing it is not enough: a child that was forked meanwhile has it open as well.
+            unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+        }
+    }
+}
+
+/// Whether nobody else may change a file or folder.
+fn is_ours(path: &Path) -> std::io::Result<bool> {
+    let found = fs::metadata(path)?;
+    // SAFETY: always succeeds.
+    Ok(found.uid() == unsafe { libc::geteuid() } && found.mode() & 0o022 == 0)
 }
 
 /// The folder for what is compiled: ours alone, since what lies there is run.
@@ -75,10 +118,7 @@ fn cache() -> Result<PathBuf, String> {
     };
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| remedy(&error))?;
-    let found = fs::metadata(&folder).map_err(|error| remedy(&error))?;
-    // SAFETY: always succeeds.
-    let is_ours = found.uid() == unsafe { libc::geteuid() };
-    if !is_ours || found.mode() & 0o022 != 0 {
+    if !is_ours(&folder).map_err(|error| remedy(&error))? {
         return Err(remedy(&"others can write there"));
     }
     Ok(folder)
@@ -125,34 +165,54 @@ fn toolkit(torch: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found.into_iter().filter(|folder| folder != Path::new("/usr/include")).collect())
 }
 
-fn compile(folder: &Path, library: &Path, flags: &[String]) -> Result<(), String> {
+/// Compiles in a folder of this process alone, and puts the result in its place.
+fn compile(name: &Path, library: &Path, flags: &[String]) -> Result<(), String> {
+    let folder = name.with_file_name(format!(
+        "{}.{}",
+        name.file_name().unwrap_or_default().to_string_lossy(),
+        std::process::id()
+    ));
     let failed = |error: std::io::Error| format!("can't write to {}: {error}", folder.display());
-    fs::create_dir_all(folder).map_err(failed)?;
+    let _ = fs::remove_dir_all(&folder);
+    fs::DirBuilder::new().mode(0o700).create(&folder).map_err(failed)?;
     for (name, text) in SOURCES {
         fs::write(folder.join(name), text).map_err(failed)?;
     }
-    let log = folder.join("compiler.log");
-    let output = File::create(&log).map_err(failed)?;
     let fresh = folder.join("adapter.so");
-    let compiler = std::env::var_os("CXX").filter(|value| !value.is_empty());
-    let mut command = Command::new(compiler.clone().unwrap_or_else(|| "g++".into()));
-    command.arg(folder.join("adapter.cpp")).arg("-o").arg(&fresh).args(flags);
+    let output = File::create(folder.join("compiler.log")).map_err(failed)?;
+    let outcome = run_compiler(&folder, &fresh, flags, output);
+    // Somebody else may have had it by now.
+    if outcome.is_err() && library.exists() {
+        let _ = fs::remove_dir_all(&folder);
+        return Ok(());
+    }
+    outcome.map_err(|problem| {
+        let kept = name.with_file_name("failed");
+        let _ = fs::remove_dir_all(&kept);
+        let _ = fs::rename(&folder, &kept);
+        format!("{problem}: see {}", kept.join("compiler.log").display())
+    })?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    fs::rename(&fresh, library).map_err(failed)?;
+    let _ = fs::remove_dir_all(&folder);
+    Ok(())
+}
+
+fn run_compiler(folder: &Path, fresh: &Path, flags: &[String], output: File) -> Result<(), String> {
+    let text = std::env::var("CXX").unwrap_or_default();
+    let mut words = text.split_whitespace();
+    let compiler = words.next().unwrap_or("g++");
+    let mut command = Command::new(compiler);
+    command.args(words).arg(folder.join("adapter.cpp")).arg("-o").arg(fresh).args(flags);
     command.args(["-lc10_cuda", "-lc10"]).env_remove("LD_PRELOAD");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
-    // The job may have told the system that it does not care how its children end: what counts is the file.
-    let started = command.status();
-    if let Err(error) = &started
-        && error.kind() == std::io::ErrorKind::NotFound
-    {
-        let name = compiler.map_or("g++".into(), |name| name.to_string_lossy().into_owned());
-        return Err(format!(
-            "there is no compiler \"{name}\" to build the adapter with: install g++, or set CXX"
-        ));
+    // The job may have told the system that it does not care how its children end: then what counts is the file.
+    match command.status() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!(
+            "there is no compiler \"{compiler}\" to build the adapter with (install g++, or set CXX)"
+        )),
+        Ok(status) if !status.success() => Err("the adapter does not compile".to_owned()),
+        _ if !fresh.exists() => Err("the compiler made no adapter".to_owned()),
+        _ => Ok(()),
     }
-    if started.is_ok_and(|status| !status.success()) || !fresh.exists() {
-        return Err(format!("the adapter does not compile: see {}", log.display()));
-    }
-    fs::rename(&fresh, library).map_err(failed)?;
-    let _ = fs::remove_dir_all(folder);
-    Ok(())
 }
