@@ -18,6 +18,15 @@ const DISABLE_TIMING: u32 = 2;
 /// `CU_STREAM_CAPTURE_STATUS_NONE`
 const NOT_CAPTURING: u32 = 0;
 
+/// Other devices' streams that use this one's memory. Hardly ever any.
+#[derive(Debug, Default)]
+struct Abroad {
+    /// Each with its context.
+    streams: Vec<(StreamHandle, ContextHandle)>,
+    /// Events of those contexts, which are not used twice.
+    events: Vec<usize>,
+}
+
 /// The driver on one device.
 #[derive(Debug)]
 pub struct RealCard {
@@ -26,8 +35,7 @@ pub struct RealCard {
     pub(super) context: ContextHandle,
     /// Events that nobody uses at the moment.
     events: Mutex<Vec<usize>>,
-    /// Events of other devices' contexts, which are not used twice. Hardly ever any.
-    abroad: Mutex<Vec<usize>>,
+    abroad: Mutex<Abroad>,
     /// Whether new memory is such that it can go to other processes.
     is_exportable: AtomicBool,
     /// Devices that may use this one's memory, a bit for each; its own is among them.
@@ -78,15 +86,31 @@ impl RealCard {
         Ok(event)
     }
 
-    /// An event behind the work of a stream of another context.
-    fn record_abroad(&self, stream: StreamHandle) -> Option<Event> {
+    /// Learns which context a stream belongs to, before its work is asked for: one of another device has events of its own.
+    pub(super) fn learn(&self, stream: StreamHandle) {
         let mut context = 0;
         // SAFETY: the program gave the stream, and `context` is valid for the write.
         let mut ask = || unsafe { real::cuStreamGetCtx(stream, &mut context) };
-        self.call(|| ask().ok()).ok()?;
-        if context == 0 || context == self.context {
-            return None;
+        let is_known = stream != 0 && self.call(|| ask().ok()).is_ok();
+        let mut abroad = self.abroad();
+        abroad.streams.retain(|&(other, _)| other != stream);
+        if is_known && context != 0 && context != self.context {
+            abroad.streams.push((stream, context));
         }
+    }
+
+    /// The context of a stream, if it is another device's.
+    fn context_abroad(&self, stream: StreamHandle) -> Option<ContextHandle> {
+        let abroad = self.abroad();
+        abroad.streams.iter().find(|(other, _)| *other == stream).map(|&(_, context)| context)
+    }
+
+    /// An event behind the work of a stream of another context.
+    fn record_abroad(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<Event, CuResult> {
         let record = || {
             let mut event = 0;
             // SAFETY: `event` is valid for the write, and the stream's context is current.
@@ -97,9 +121,16 @@ impl RealCard {
             recorded.inspect_err(|_| _ = unsafe { real::cuEventDestroy_v2(event) })?;
             Ok(event)
         };
-        let event = within(context, record).and_then(|event| event).ok()?;
-        self.abroad.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-        Some(event as Event)
+        if life::driver_is_gone() {
+            return Err(CuResult::DEINITIALIZED);
+        }
+        let event = within(context, record)??;
+        self.abroad().events.push(event);
+        Ok(event as Event)
+    }
+
+    fn abroad(&self) -> MutexGuard<'_, Abroad> {
+        self.abroad.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reserve_once(&self, bytes: u64, alignment: u64) -> Result<DevicePtr, CuResult> {
@@ -234,14 +265,15 @@ impl Card for RealCard {
         if self.is_capturing(stream) {
             return Err(CuResult::CAPTURE_IMPLICIT);
         }
-        let here = self.call(|| {
+        if let Some(context) = self.context_abroad(stream) {
+            return self.record_abroad(context, stream);
+        }
+        self.call(|| {
             let event = self.event()?;
             // SAFETY: the event belongs to this context, the stream is the program's.
             let code = unsafe { real::cuEventRecord(event, stream) };
             code.ok().map(|()| event as Event).inspect_err(|_| self.events().push(event))
-        });
-        // The stream of another device, on which this one's memory is used, takes an event of its own context.
-        here.or_else(|code| self.record_abroad(stream).ok_or(code))
+        })
     }
 
     fn record_everything(&self) -> Result<Option<Event>, CuResult> {
@@ -262,9 +294,10 @@ impl Card for RealCard {
 
     fn recycle(&self, event: Event) {
         let event = event as usize;
-        let mut abroad = self.abroad.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = abroad.iter().position(|&other| other == event) {
-            abroad.swap_remove(at);
+        let mut abroad = self.abroad();
+        if let Some(at) = abroad.events.iter().position(|&other| other == event) {
+            abroad.events.swap_remove(at);
+            drop(abroad);
             // SAFETY: made by `record_abroad`, and done with.
             let _ = self.call(|| unsafe { real::cuEventDestroy_v2(event) }.ok());
             return;

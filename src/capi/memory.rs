@@ -148,7 +148,10 @@ fn compare(device: &Device, held: u64, said: Option<u64>) {
 /// Another stream than its own uses a block.
 pub(super) fn record_use(address: DevicePtr, stream: StreamHandle) -> Result<(), CuResult> {
     let stream = named(stream)?;
-    let found = devices::all().any(|device| device.engine.record_use(address, stream).is_ok());
+    let found = devices::all().any(|device| {
+        device.engine.card().learn(stream);
+        device.engine.record_use(address, stream).is_ok()
+    });
     if !found {
         return Err(CuResult::INVALID_VALUE);
     }
