@@ -5,9 +5,10 @@ use std::sync::{PoisonError, atomic::Ordering::Relaxed};
 
 use super::guard::Guard;
 use super::heap::Heap;
-use super::lanes::{Lane, Lanes, Stats, What};
+use super::lanes::{Lane, Lanes, What};
 use super::rules::Rules;
 use super::span::Mapping;
+use super::stats::Stats;
 use super::streams::{Home, Key, Streams, is_small};
 use super::supply::{Pages, collect};
 use super::sync::{AtomicU64, Mutex, MutexGuard};

@@ -45,6 +45,7 @@ mod place;
 mod rules;
 mod sharing;
 mod span;
+mod stats;
 mod streams;
 mod supply;
 mod sync;
@@ -53,6 +54,7 @@ mod whole;
 
 pub use device::{Engine, EngineSettings};
 pub use inspect::{BlockState, BlockView, Usage};
-pub use lanes::{Count, Lane, SmallStats, Stats};
+pub use lanes::Lane;
 pub use rules::Rules;
 pub use sharing::Backing;
+pub use stats::{Count, SmallStats, Stats};

@@ -4,9 +4,9 @@ use super::blocks::{State, UNIT};
 use super::device::Engine;
 use super::guard::Guard;
 use super::heap::{Heap, Stale};
-use super::lanes::Stats;
 use super::place::Place;
 use super::span::{Mapping, PAGE};
+use super::stats::Stats;
 use super::streams::Home;
 use crate::cuda::{Card, CuResult, Failure, Handle};
 

@@ -5,6 +5,8 @@
 
 #[path = "../../../src/pool/engine/lanes.rs"]
 mod lanes;
+#[path = "../../../src/pool/engine/stats.rs"]
+mod stats;
 #[path = "../../../src/pool/engine/sync.rs"]
 mod sync;
 
