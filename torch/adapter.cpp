@@ -274,11 +274,18 @@ void release(void *block) { adapter->give_back(block); }
 }  // namespace cenote
 
 // Puts the adapter in PyTorch's place for its allocator. Called once, before the first tensor; the object lives as long as the
-// process. Returns 0, or 1 where PyTorch has another allocator than its own already.
+// process. Returns 0; 1 where PyTorch has another allocator than its own already; 2 where its settings are wrong.
 extern "C" __attribute__((visibility("default"))) int cenote_adapter_install() {
     using namespace cenote;
     native::CUDAAllocator *own = native::get();
     if (!own || adapter) return 1;
+    try {
+        // PyTorch reads its own settings now: later it would look for this allocator's name in them.
+        read_native_settings();
+    } catch (const std::exception &) {
+        // It will say itself what is wrong with them.
+        return 2;
+    }
     adapter = new Adapter(own);
     native::allocator.store(adapter);
     c10::SetAllocator(c10::DeviceType::CUDA, adapter, 1);

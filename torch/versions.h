@@ -5,9 +5,8 @@
 
 #if CENOTE_TORCH >= 209
 #include <c10/core/AllocatorConfig.h>
-#else
-#include <c10/cuda/CUDAAllocatorConfig.h>
 #endif
+#include <c10/cuda/CUDAAllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/ApproximateClock.h>
@@ -38,6 +37,8 @@ inline size_t native_max_split_size() {
     return native::CUDAAllocatorConfig::max_split_size();
 #endif
 }
+
+inline void read_native_settings() { native::CUDAAllocatorConfig::instance(); }
 
 inline TraceEntry trace_entry(TraceEntry::Action action, DeviceIndex device, size_t address, size_t size, cudaStream_t stream,
                               MempoolId pool, std::shared_ptr<c10::GatheredContext> context) {

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use cenote::conf::Settings;
+use cenote::pool::engine::Rules;
 use cenote::replay::{Event, Setup, Trace, replay};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
@@ -42,7 +44,8 @@ pub fn trace(data: &[u8]) {
         return;
     }
     let limit = (first & 4 != 0).then_some(trace.peak_live + trace.peak_live / 16);
-    let setup = Setup { limit, slack: f64::from(first >> 4) / 64.0, check: true };
+    let slack = f64::from(first >> 4) / 64.0;
+    let setup = Setup { limit, slack, rules: Rules::of(&Settings::default()), check: true };
     let outcome = replay(&trace, &setup).expect("the engine is sound");
     assert!(limit.is_some() || outcome.failed_at.is_none(), "refused: {outcome:?}");
     assert!(limit.is_none_or(|limit| outcome.peak_reserved <= limit), "{outcome:?}");

@@ -141,6 +141,13 @@ pub(super) fn start_over() {
     set_phase(Phase::Asleep);
 }
 
+/// Begins to look after a process that no hooked call was seen of yet.
+pub(super) fn wake_if_asleep() {
+    if phase() == Phase::Asleep {
+        wake();
+    }
+}
+
 /// Makes the process. Threads that do it at once each make one, and one of them stays; nobody waits for another.
 fn wake() -> Option<&'static Process> {
     // A host without a driver: the exported names are all that there is of CUDA, and nothing happens.

@@ -97,6 +97,10 @@ pub(crate) fn create(
     bytes: u64,
     mut call: impl FnMut() -> Result<Handle, CuResult>,
 ) -> Result<Handle, CuResult> {
+    if torch::is_in() {
+        // The memory of PyTorch's first tensor may be asked for before any hooked call.
+        process::wake_if_asleep();
+    }
     let Some(process) = awake() else { return call() };
     let _creating = Creating::begin();
     process.first_sight(device);

@@ -1,8 +1,10 @@
 """The adapter where a program does what few do: each in a process of its own, with PyTorch's own allocator as the judge."""
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PRELUDE = """
@@ -113,6 +115,26 @@ gc.collect()
 print(torch.cuda.memory_reserved() >= 200 * MIB)
 """)
         self.assertEqual(said, "True")
+
+
+class Settings(Case):
+    def test_whatever_pytorch_is_told_of_its_allocator(self):
+        for setting in ("backend:native", "expandable_segments:True", "max_split_size_mb:128,garbage_collection_threshold:0.8"):
+            said = self.run_it("empty(MIB); print(torch.cuda.get_allocator_backend())", PYTORCH_CUDA_ALLOC_CONF=setting)
+            self.assertEqual(said, "cenote", setting)
+
+    def test_what_changes_nothing_puts_nothing_in(self):
+        said = self.run_it("empty(MIB); print(torch.cuda.get_allocator_backend())", conf="torch:adapter,mode:observe")
+        self.assertEqual(said, "native")
+
+    def test_the_first_tensor_is_in_the_report(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "report.json")
+            self.run_it("kept = empty(300 * MIB); os._exit(0)", CENOTE_OUTPUT=path)
+            with open(path) as file:
+                (device,) = json.load(file)["devices"]
+        live = sum(owner["bytes"] for owner in device["memory"]["by_owner"])
+        self.assertGreaterEqual(live, 300 << 20)
 
 
 class Numbers(Case):

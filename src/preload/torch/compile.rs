@@ -190,7 +190,11 @@ fn compile(name: &Path, library: &Path, flags: &[String]) -> Result<(), String> 
         let kept = name.with_file_name("failed");
         let _ = fs::remove_dir_all(&kept);
         let _ = fs::rename(&folder, &kept);
-        format!("{problem}: see {}", kept.join("compiler.log").display())
+        let log = kept.join("compiler.log");
+        match fs::metadata(&log) {
+            Ok(found) if found.len() > 0 => format!("{problem}: see {}", log.display()),
+            _ => problem,
+        }
     })?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o700)).map_err(failed)?;
     fs::rename(&fresh, library).map_err(failed)?;

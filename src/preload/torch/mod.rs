@@ -27,6 +27,8 @@ use crate::cuda::{CuResult, loader};
 
 /// Set while the adapter is wanted and PyTorch was not there yet.
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// Set once the adapter is in.
+static IS_IN: AtomicBool = AtomicBool::new(false);
 /// Libraries that had been loaded in this process when it was last looked for.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 /// Whether the adapter is in; held while it is put in.
@@ -66,6 +68,11 @@ fn look_again() {
     }
 }
 
+/// Whether PyTorch's memory comes from the engine.
+pub(super) fn is_in() -> bool {
+    IS_IN.load(Relaxed)
+}
+
 /// Puts the adapter in now, whatever the configuration says of `torch`.
 ///
 /// # Errors
@@ -88,7 +95,10 @@ fn put_in(torch: &find::Torch, installed: &mut bool) {
         return;
     }
     match compile::adapter(torch).and_then(|library| install(&library)) {
-        Ok(()) => *installed = true,
+        Ok(()) => {
+            *installed = true;
+            IS_IN.store(true, Relaxed);
+        }
         Err(problem) => {
             log::say(&format!("torch:adapter: {problem}. PyTorch keeps its own allocator"));
         }
@@ -114,8 +124,13 @@ fn is_allowed() -> bool {
     if variable("CENOTE_DISABLE").is_some_and(|value| value != "0") {
         return false;
     }
-    if settings().mode == Mode::Off {
-        return false;
+    match settings().mode {
+        Mode::Pool => {}
+        Mode::Off => return false,
+        Mode::Observe => {
+            log::say("torch:adapter is not used: mode:observe changes nothing");
+            return false;
+        }
     }
     if variable("PYTORCH_NO_CUDA_MEMORY_CACHING").is_some_and(|value| value != "0") {
         log::say("torch:adapter is not used: PYTORCH_NO_CUDA_MEMORY_CACHING asks for no cache");
@@ -140,7 +155,8 @@ fn install(library: &Path) -> Result<(), String> {
         unsafe { std::mem::transmute(address as *const c_void) };
     match install() {
         0 => Ok(()),
-        _ => Err("PyTorch has another allocator already".to_owned()),
+        1 => Err("PyTorch has another allocator already".to_owned()),
+        _ => Err("PyTorch can't read its own settings".to_owned()),
     }
 }
 
