@@ -37,12 +37,13 @@ pub fn parse(text: &str) -> (Settings, Vec<String>) {
     (settings, problems)
 }
 
-/// The parts between commas, those in brackets left out.
+/// The parts between commas, those in brackets left out. A bracket that is never closed hides no comma: the rest counts.
 fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    let is_closed = text.matches('[').count() == text.matches(']').count();
     let mut depth = 0i32;
     text.split(move |c| {
         depth += i32::from(c == '[') - i32::from(c == ']');
-        c == ',' && depth <= 0
+        c == ',' && (depth <= 0 || !is_closed)
     })
 }
 
@@ -89,6 +90,12 @@ mod tests {
             }
             assert_eq!(settings, Settings::default(), "{}", key.name);
         }
+    }
+
+    #[test]
+    fn the_rest_counts_after_a_bracket_that_is_not_closed() {
+        let (settings, problems) = parse("roundup_power2_divisions:[256:1,limit:8GiB");
+        assert_eq!((settings.limit, problems.len()), (Some(8 << 30), 1), "{problems:?}");
     }
 
     #[test]
