@@ -157,11 +157,22 @@ impl Lanes {
             let of_class = lane.held[own].wrapping_add(number as i64);
             lane.held[own] = of_class;
             let total = of_class + lane.held[other];
-            raise(&self.peaks.0.each[own], of_class);
             raise(&self.peaks.0.all[what], total);
             if what == What::Allocated as usize {
                 raise(&self.recent.0, total);
             }
+        }
+        let bytes = slot(small, What::Allocated as usize);
+        if lane.held[bytes] > self.peaks.0.each[bytes].load(Relaxed) {
+            self.raise_class(lane, small);
+        }
+    }
+
+    /// The peaks of a class are those of its bytes, and of its other numbers at such moments.
+    #[cold]
+    fn raise_class(&self, lane: &Lane, small: bool) {
+        for slot in (0..WHATS).map(|what| slot(small, what)) {
+            self.peaks.0.each[slot].fetch_max(lane.held[slot], Relaxed);
         }
     }
 

@@ -71,6 +71,7 @@ pub struct SmallStats {
     pub requested_bytes: Count,
     /// Blocks in the program's hands.
     pub allocation: Count,
-    /// Peaks of bytes, requested bytes and number of the large blocks.
+    /// Peaks of bytes, requested bytes and number of the large blocks; the latter two of the moments when bytes were at a new peak. The
+    /// same holds for the peaks above.
     pub large_peaks: [u64; 3],
 }
